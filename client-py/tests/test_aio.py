@@ -4,17 +4,24 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
+import pytest
 from kvtier_testing.blocks import block, blocks, keys, wrong_blocks
-from kvtier_testing.daemon import HANG_S, Daemon, slots_balance
+from kvtier_testing.daemon import HANG_S, Daemon, in_a_folder, slots_balance
+from kvtier_testing.remote import RemoteDaemon
 
 from kvtier import Status, aio
 
 
 def with_client(daemon: Daemon, scenario: Callable[[aio.Client], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with aio.Client(daemon.socket_path, name="aio", timeout=60) as client:
+        made = (
+            aio.Client(daemon.address, timeout=60, **daemon.credentials)
+            if isinstance(daemon, RemoteDaemon)
+            else aio.Client(daemon.socket_path, name="aio", timeout=60)
+        )
+        async with made as client:
             await scenario(client)
 
     asyncio.run(run())
@@ -29,7 +36,15 @@ async def eventually(condition: Callable[[], Awaitable[bool]], timeout_s: float 
     return True
 
 
-def test_everyOperation_answers(daemon: Daemon) -> None:
+@pytest.fixture(scope="module", params=["socket", "grpcs"])
+def any_daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A daemon that is asked over its socket, and one over gRPC."""
+    with in_a_folder(RemoteDaemon if request.param == "grpcs" else Daemon) as made:
+        made.start()
+        yield made
+
+
+def test_everyOperation_answers(any_daemon: Daemon) -> None:
     async def scenario(client: aio.Client) -> None:
         assert (await client.ping()).status is Status.OK
         namespace = await client.namespace("aio-all", block_bytes=4096)
@@ -53,10 +68,10 @@ def test_everyOperation_answers(daemon: Daemon) -> None:
         assert await namespace.clear() == (Status.OK, 4)
         assert await client.stats() and (await client.counters())["requests"] > 0
 
-    with_client(daemon, scenario)
+    with_client(any_daemon, scenario)
 
 
-def test_manyAtOnce_eachItsOwnBytes(daemon: Daemon) -> None:
+def test_manyAtOnce_eachItsOwnBytes(any_daemon: Daemon) -> None:
     async def scenario(client: aio.Client) -> None:
         namespace = await client.namespace("aio-many", block_bytes=16384)
         some = keys("aio-many", 256)
@@ -74,7 +89,7 @@ def test_manyAtOnce_eachItsOwnBytes(daemon: Daemon) -> None:
         assert all(await asyncio.gather(*(read(number) for number in range(400))))
         assert await eventually(lambda: _balanced(client))
 
-    with_client(daemon, scenario)
+    with_client(any_daemon, scenario)
 
 
 async def _balanced(client: aio.Client) -> bool:

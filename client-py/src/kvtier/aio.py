@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from kvtier import _operations as operations
 from kvtier import _protocol as protocol
+from kvtier._address import is_remote
 from kvtier._connection import Connection, Link, NamespaceProperties, namespace_properties
 from kvtier._context import current
 from kvtier._core import Session, granted_ids, monotonic_ns
@@ -30,6 +31,14 @@ _FULL_RING_NAP_S = 0.0005
 
 class Client:
     """A connection to the daemon of this machine, for one event loop. As `kvtier.Client`, but it connects on first use."""
+
+    def __new__(cls, socket_path: str | os.PathLike[str] | None = None, **options: Any) -> "Client":
+        """Where the path is an address, ``grpcs://HOST[:PORT]``, this is a `kvtier.remote.aio.Client`, with the options of that."""
+        if cls is Client and is_remote(socket_path):
+            from kvtier.remote.aio import Client as Remote
+
+            return object.__new__(Remote)
+        return object.__new__(cls)
 
     def __init__(
         self,

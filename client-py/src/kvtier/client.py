@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from kvtier import _operations as operations
 from kvtier import _protocol as protocol
+from kvtier._address import is_remote
 from kvtier._connection import Connection, Link, NamespaceProperties, namespace_properties
 from kvtier._context import current
 from kvtier._core import monotonic_ns
@@ -25,6 +26,14 @@ class Client:
     Operations do not raise when there is no daemon: they answer ``UNAVAILABLE``, at once, and a later one connects
     again. A forked child gets a session of its own.
     """
+
+    def __new__(cls, socket_path: str | os.PathLike[str] | None = None, **options: Any) -> "Client":
+        """Where the path is an address, ``grpcs://HOST[:PORT]``, this is a `kvtier.remote.Client`, with the options of that."""
+        if cls is Client and is_remote(socket_path):
+            from kvtier.remote import Client as Remote
+
+            return object.__new__(Remote)
+        return object.__new__(cls)
 
     def __init__(
         self,

@@ -1,0 +1,13 @@
+"""Clients of a daemon on another machine, over gRPC, with the verbs and types of the local ones. They need `kvtier[remote]`.
+
+`Client` blocks, `kvtier.remote.aio.Client` is for asyncio. `kvtier.Client("grpcs://host")` makes a `Client`, too.
+"""
+
+try:
+    import grpc as _grpc  # noqa: F401
+except ImportError as error:
+    raise ImportError("kvtier.remote needs grpcio and protobuf: install kvtier[remote]") from error
+
+from kvtier.remote._client import Client, Namespace, Reservations
+
+__all__ = ["Client", "Namespace", "Reservations"]

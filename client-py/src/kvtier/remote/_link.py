@@ -1,0 +1,229 @@
+"""The channel to a daemon: where, as whom, and what is sent again. Both front ends stand on it."""
+
+import json
+import os
+import re
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from kvtier._address import Address, parse
+from kvtier._connection import CLIENT_VERSION, NamespaceProperties
+from kvtier._context import current
+from kvtier._errors import InvalidArgument
+from kvtier._protocol import Status
+from kvtier.v1 import kvtier_pb2 as v1
+
+_SERVICE = "kvtier.v1.Kvtier"
+_MESSAGE_BYTES_MAX = 8 << 20
+"""above what a daemon may be configured to send in one message"""
+_KEEPALIVE_MS = 20_000
+_CONNECT_AGAIN_MS = (50, 500)
+_REPEATED = ("Ping", "Register", "Lookup", "Get", "Prefetch", "Stats")
+"""They change nothing that a second one could find changed, so gRPC sends them again where the connection broke or the
+daemon had no place."""
+_TOKEN = re.compile(r"kvt_\S+", re.ASCII)
+
+UNARY: dict[str, Any] = {
+    "Ping": v1.PingResponse,
+    "Register": v1.RegisterResponse,
+    "Lookup": v1.LookupResponse,
+    "Prefetch": v1.BlocksResponse,
+    "Pin": v1.BlocksResponse,
+    "Unpin": v1.BlocksResponse,
+    "Delete": v1.BlocksResponse,
+    "Clear": v1.CountResponse,
+    "Flush": v1.CountResponse,
+    "Stats": v1.StatsResponse,
+}
+"""the methods with a message each way, and what they answer"""
+
+_STATUS_OF = {
+    grpc.StatusCode.UNAVAILABLE: Status.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Status.DEADLINE,
+    grpc.StatusCode.CANCELLED: Status.CANCELLED,
+    grpc.StatusCode.UNAUTHENTICATED: Status.DENIED,
+    grpc.StatusCode.PERMISSION_DENIED: Status.DENIED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Status.BUSY,
+    grpc.StatusCode.INVALID_ARGUMENT: Status.INVALID_ARGUMENT,
+}
+
+
+class Failure:
+    """A call that was not carried out at all."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        self.status = status
+        self.text = text
+
+    @classmethod
+    def of(cls, error: Any) -> "Failure":
+        """Of an error that gRPC raised."""
+        code = error.code()
+        words = error.details() or code.name
+        return cls(_STATUS_OF.get(code, Status.INTERNAL), words)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the daemon is, and what a client shows it."""
+
+    address: Address
+    name: str = ""
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    server_name: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        address: str,
+        name: str,
+        token: str | None,
+        token_file: str | os.PathLike[str] | None,
+        ca: str | os.PathLike[str] | None,
+        certificate: str | os.PathLike[str] | None,
+        key: str | os.PathLike[str] | None,
+        server_name: str | None,
+    ) -> "Settings":
+        """Checks what a client was told.
+
+        Raises:
+            InvalidArgument: the address is none, a file cannot be read, or a token would go over the network unencrypted.
+        """
+        where = parse(address)
+        if token is not None and token_file is not None:
+            raise InvalidArgument("both a token and a token_file are given; expected one of them")
+        if (token is not None or token_file is not None) and not where.has_tls and not where.is_loopback:
+            raise InvalidArgument(f"a token would go to {where} unencrypted: use grpcs:// with a daemon that has TLS")
+        if (certificate is None) != (key is None):
+            raise InvalidArgument("a client certificate needs both certificate and key")
+        if not where.has_tls and (ca is not None or certificate is not None or server_name is not None):
+            raise InvalidArgument(f"ca, certificate, key and server_name are for TLS, and {where} is without: use grpcs://")
+        files = [None if file is None else os.fsdecode(file) for file in (token_file, ca, certificate, key)]
+        settings = cls(where, name, token, files[0], files[1], files[2], files[3], server_name)
+        settings.bearer()
+        return settings
+
+    def bearer(self) -> str | None:
+        """The token, read anew from its file: it may have been replaced."""
+        text = self.token
+        if self.token_file is not None:
+            text = _read(self.token_file, "token_file").decode(errors="replace").strip()
+        if text is None:
+            return None
+        if not _TOKEN.fullmatch(text):
+            raise InvalidArgument(
+                f"{'the token' if self.token_file is None else self.token_file} is no token; expected kvt_..., "
+                "as 'kvtier token make' prints it"
+            )
+        return text
+
+    def credentials(self) -> Any:
+        """What TLS needs; None: there is none."""
+        if not self.address.has_tls:
+            return None
+        return grpc.ssl_channel_credentials(
+            root_certificates=None if self.ca is None else _read(self.ca, "ca"),
+            private_key=None if self.key is None else _read(self.key, "key"),
+            certificate_chain=None if self.certificate is None else _read(self.certificate, "certificate"),
+        )
+
+    def options(self) -> list[tuple[str, object]]:
+        """How the channel behaves."""
+        repeats = {
+            "name": [{"service": _SERVICE, "method": method} for method in _REPEATED],
+            "retryPolicy": {
+                "maxAttempts": 3,
+                "initialBackoff": "0.05s",
+                "maxBackoff": "0.5s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
+            },
+        }
+        options: list[tuple[str, object]] = [
+            ("grpc.service_config", json.dumps({"methodConfig": [repeats]})),
+            ("grpc.primary_user_agent", f"kvtier-py/{CLIENT_VERSION} {self.name}".rstrip()),
+            ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+            ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+            ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+            ("grpc.initial_reconnect_backoff_ms", _CONNECT_AGAIN_MS[0]),
+            ("grpc.max_reconnect_backoff_ms", _CONNECT_AGAIN_MS[1]),
+            # Each client has a connection of its own: pins belong to it.
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        if self.server_name is not None:
+            options.append(("grpc.ssl_target_name_override", self.server_name))
+        return options
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What every call brings: who calls, and in which context."""
+        bearer = self.bearer()
+        trace = current()
+        metadata: tuple[tuple[str, str], ...] = ()
+        if bearer is not None:
+            metadata += (("authorization", f"Bearer {bearer}"),)
+        if trace is not None:
+            metadata += (("traceparent", f"00-{trace[:16].hex()}-{trace[16:24].hex()}-{trace[24:25].hex()}"),)
+        return metadata
+
+
+def _read(file: str, what: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidArgument(f"{what} {file!r} cannot be read: {error.strerror}") from None
+
+
+class Registered:
+    """How the daemon names the namespaces of a client, until it has forgotten them."""
+
+    def __init__(self) -> None:
+        self.chunk_bytes = 0
+        self._numbers: dict[NamespaceProperties, int] = {}
+        self._lock = threading.Lock()
+
+    def number(self, properties: NamespaceProperties) -> int | None:
+        with self._lock:
+            return self._numbers.get(properties)
+
+    def add(self, properties: NamespaceProperties, number: int, chunk_bytes: int) -> None:
+        with self._lock:
+            self._numbers[properties] = number
+            self.chunk_bytes = max(1, min(chunk_bytes, _MESSAGE_BYTES_MAX // 2))
+
+    def forget(self, properties: NamespaceProperties, number: int) -> None:
+        """The daemon does not know the number any more."""
+        with self._lock:
+            if self._numbers.get(properties) == number:
+                del self._numbers[properties]
+
+
+def methods(channel: Any) -> dict[str, Any]:
+    """The calls of a channel, by their names."""
+    calls = {
+        name: channel.unary_unary(
+            f"/{_SERVICE}/{name}",
+            request_serializer=_serialized,
+            response_deserializer=answer.FromString,
+        )
+        for name, answer in UNARY.items()
+    }
+    calls["Get"] = channel.unary_stream(
+        f"/{_SERVICE}/Get", request_serializer=_serialized, response_deserializer=v1.GetResponse.FromString
+    )
+    calls["Put"] = channel.stream_unary(
+        f"/{_SERVICE}/Put", request_serializer=_serialized, response_deserializer=v1.PutResponse.FromString
+    )
+    return calls
+
+
+def _serialized(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data

@@ -1,0 +1,337 @@
+"""The operations over gRPC, written once for both front ends.
+
+An operation is a generator. It yields a call and is sent its answer, or a `Failure`; the front end decides how to wait:
+
+========  ======================================================
+yields    meaning
+========  ======================================================
+`Call`    a message each way; the answer is sent
+`Fetch`   a stream of answers, each of which goes to ``take``
+`Store`   a stream of messages; the answer is sent
+========  ======================================================
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from kvtier import _core
+from kvtier import _protocol as protocol
+from kvtier._connection import NamespaceProperties
+from kvtier._operations import check_annotations, leading_run, spans
+from kvtier._protocol import Status, Tier
+from kvtier._types import Count, Get, Lookup
+from kvtier.remote._link import Failure, Registered
+from kvtier.v1 import kvtier_pb2 as v1
+
+T = TypeVar("T")
+Operation: TypeAlias = Generator[Any, Any, T]
+
+_OK = Status.OK
+_LOOKED_UP_BYTES = 64 << 10
+"""From here on a put asks first which blocks are there: their bytes need not be sent."""
+_PRIORITIES = {
+    protocol.REQUEST_PRIORITY_HIGH: v1.PRIORITY_HIGH,
+    protocol.REQUEST_PRIORITY_LOW: v1.PRIORITY_LOW,
+}
+
+
+class Call(NamedTuple):
+    """A message each way."""
+
+    method: str
+    request: Any
+
+
+class Fetch(NamedTuple):
+    """A Get, each of whose messages goes to `take`; the answer is None."""
+
+    request: Any
+    take: Callable[[Any], None]
+
+
+class Store(NamedTuple):
+    """A Put of these messages."""
+
+    messages: Callable[[], Iterator[Any]]
+
+
+class Context(NamedTuple):
+    """What an operation's calls have in common."""
+
+    registered: Registered
+    properties: NamespaceProperties
+    answer_by_ns: int
+    priority: int
+    group: int
+    parent: bytes | None
+    depth: int
+
+    def keys(self, number: int, keys: Sequence[bytes], start: int, count: int) -> Any:
+        """`keys[start:start + count]`: the key before them is their parent."""
+        parent = keys[start - 1] if start else self.parent
+        return v1.Keys(
+            namespace_id=number,
+            group=self.group,
+            keys=keys[start : start + count],
+            parent=b"" if parent is None else parent,
+            depth=self.depth + start,
+        )
+
+
+def _status(code: int) -> Status:
+    return Status(code) if 0 <= code < len(Status) else Status.INTERNAL
+
+
+def outcome_of(answer: Any) -> tuple[Status, str]:
+    """What became of a call as a whole, and why, in words."""
+    if isinstance(answer, Failure):
+        return answer.status, answer.text
+    return _status(answer.outcome.status), answer.outcome.text
+
+
+def register(registered: Registered, properties: NamespaceProperties) -> Operation[tuple[Status, str]]:
+    """Makes the namespace known to the daemon."""
+    lines = dict(line.split("=", 1) for line in properties.text.decode().split("\n"))
+    name = lines.pop("name")
+    answer = yield Call(
+        "Register", v1.RegisterRequest(name=name, block_bytes=properties.block_bytes, properties=lines)
+    )
+    status, text = outcome_of(answer)
+    if status is _OK:
+        registered.add(properties, answer.namespace_id, answer.chunk_bytes_max)
+    return status, text
+
+
+def known(context: Context, call: Callable[[int], Operation[tuple[Status, Any]]]) -> Operation[tuple[Status, Any]]:
+    """Carries a call out with the namespace's number. A daemon that was restarted has forgotten it: then once more with
+    a new one, as nothing was done."""
+    status: Status = Status.UNAVAILABLE
+    for _ in range(2):
+        number = context.registered.number(context.properties)
+        if number is None:
+            status, _ = yield from register(context.registered, context.properties)
+            if status is not _OK:
+                return status, None
+            number = context.registered.number(context.properties)
+            if number is None:
+                continue
+        status, answer = yield from call(number)
+        if status is not Status.NAMESPACE_UNKNOWN:
+            return status, answer
+        context.registered.forget(context.properties, number)
+    return status, None
+
+
+def _asked(call: Any) -> Operation[tuple[Status, Any]]:
+    answer = yield call
+    return outcome_of(answer)[0], answer
+
+
+def _statuses(status: Status, answer: Any, count: int) -> list[Status]:
+    """A status for each block of an answer."""
+    if status is not _OK:
+        return [status] * count
+    if len(answer.blocks) != count:
+        return [Status.INTERNAL] * count
+    return [_status(block.status) for block in answer.blocks]
+
+
+def for_keys(context: Context, method: str, keys: Sequence[bytes]) -> Operation[list[Status]]:
+    """Prefetch, Pin, Unpin, Delete: a status for each key."""
+    statuses: list[Status] = []
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+
+        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, Any]]:
+            request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
+            return (yield from _asked(Call(method, request)))
+
+        status, answer = yield from known(context, ask)
+        statuses += _statuses(status, answer, count)
+    return statuses
+
+
+def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
+    run = 0
+    load_ns = 0
+    parts: list[tuple[Status, int, bytes]] = []
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+
+        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, Any]]:
+            request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
+            return (yield from _asked(Call("Lookup", request)))
+
+        status, answer = yield from known(context, ask)
+        if status is _OK and len(answer.blocks) != count:
+            status = Status.INTERNAL
+        if status is not _OK:
+            parts.append((status, count, b""))
+            continue
+        if run == start:
+            run += min(answer.leading_run, count)
+            load_ns += answer.estimated_load_ns
+        parts.append((_OK, count, b"".join(_short(block) for block in answer.blocks)))
+    return Lookup(run, load_ns / 1e9, parts)
+
+
+def _short(block: Any) -> bytes:
+    """A block's result as the local protocol has it."""
+    tier = block.tier if 0 <= block.tier < len(Tier) else Tier.NONE
+    return (_status(block.status) | tier << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
+
+
+def counted(context: Context, method: str) -> Operation[Count]:
+    """Clear, Flush: how many blocks."""
+
+    def ask(number: int) -> Operation[tuple[Status, Any]]:
+        return (yield from _asked(Call(method, v1.NamespaceRequest(namespace_id=number))))
+
+    status, answer = yield from known(context, ask)
+    return Count(status, answer.blocks if status is _OK else 0)
+
+
+def part_of(memory: Any, index: int, block_bytes: int) -> memoryview:
+    """The bytes of one block in a caller's memory."""
+    if isinstance(memory, (list, tuple)):
+        return memoryview(memory[index]).cast("B")
+    return memoryview(memory).cast("B")[index * block_bytes : (index + 1) * block_bytes]
+
+
+class _Sink:
+    """Takes the messages of a Get. What they say of places and lengths is checked: a daemon may be anybody's."""
+
+    def __init__(self, into: object, start: int, count: int, block_bytes: int) -> None:
+        self.statuses: list[Status] = [Status.UNAVAILABLE] * count
+        self.refusal: Status | None = None
+        self._into = into
+        self._start = start
+        self._block_bytes = block_bytes
+        self._block = -1
+        self._filled = 0
+        self._view: memoryview | None = None
+
+    def take(self, message: Any) -> None:
+        if message.HasField("refusal"):
+            self.refusal = _status(message.refusal.status)
+            return
+        index = message.block
+        if not 0 <= index < len(self.statuses):
+            raise ValueError(f"bytes of block {index}, of {len(self.statuses)}")
+        if index != self._block:
+            self._block = index
+            self._filled = 0
+            self._view = part_of(self._into, self._start + index, self._block_bytes)
+        view = self._view
+        assert view is not None
+        size = len(message.data)
+        if size:
+            if message.offset != self._filled or self._filled + size > self._block_bytes:
+                raise ValueError(f"{size} bytes at {message.offset} of a block, of which {self._filled} have come")
+            view[self._filled : self._filled + size] = message.data
+            self._filled += size
+        if message.last:
+            self.statuses[index] = self._ended(message, view)
+
+    def _ended(self, message: Any, view: memoryview) -> Status:
+        status = _status(message.status)
+        if status is not _OK:
+            return status
+        if self._filled != self._block_bytes or _core.crc32c(view) != message.crc32c:
+            return Status.CORRUPT
+        return _OK
+
+
+def get(
+    context: Context, keys: Sequence[bytes], into: object, leading_run_only: bool, no_wait: bool
+) -> Operation[Get]:
+    statuses: list[Status] = []
+    block_bytes = context.properties.block_bytes
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+
+        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, list[Status]]]:
+            sink = _Sink(into, start, count, block_bytes)
+            answer = yield Fetch(
+                v1.GetRequest(
+                    keys=context.keys(number, keys, start, count),
+                    leading_run=leading_run_only,
+                    no_wait=no_wait,
+                    priority=_PRIORITIES.get(context.priority, v1.PRIORITY_NORMAL),
+                ),
+                sink.take,
+            )
+            if sink.refusal is not None:
+                return sink.refusal, sink.statuses
+            if isinstance(answer, Failure):
+                # Blocks that came before are whole, and checked.
+                sink.statuses = [answer.status if one is Status.UNAVAILABLE else one for one in sink.statuses]
+                if _OK not in sink.statuses:
+                    return answer.status, sink.statuses
+            return _OK, sink.statuses
+
+        status, answers = yield from known(context, ask)
+        statuses += answers if status is _OK and answers is not None else [status] * count
+        if leading_run_only and Status.MISS in statuses[start:]:
+            statuses += [Status.MISS] * (len(keys) - start - count)
+            break
+    return Get(leading_run(statuses), statuses)
+
+
+def put(
+    context: Context, keys: Sequence[bytes], source: object, annotations: Sequence[bytes | None] | None = None
+) -> Operation[list[Status]]:
+    """Sends the bytes of those blocks that are not there."""
+    if annotations is not None:
+        check_annotations(annotations, len(keys))
+    statuses: list[Status] = []
+    block_bytes = context.properties.block_bytes
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+
+        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, list[Status]]]:
+            there: list[Status] = []
+            if count * block_bytes >= _LOOKED_UP_BYTES:
+                request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
+                status, answer = yield from _asked(Call("Lookup", request))
+                if status is Status.NAMESPACE_UNKNOWN:
+                    return status, []
+                there = _statuses(status, answer, count)
+            is_there = [one is _OK for one in there] or [False] * count
+            if all(is_there):
+                return _OK, [Status.EXISTS] * count
+            kept = [] if annotations is None else [one or b"" for one in annotations[start : start + count]]
+            header = v1.PutHeader(keys=context.keys(number, keys, start, count), annotations=kept)
+            chunk_bytes = context.registered.chunk_bytes
+            answer = yield Store(lambda: _chunks(header, source, start, is_there, block_bytes, chunk_bytes))
+            status, _ = outcome_of(answer)
+            written = _statuses(status, answer, count)
+            return status, [
+                Status.EXISTS if skipped and one is Status.MISS else one
+                for skipped, one in zip(is_there, written, strict=True)
+            ]
+
+        status, answers = yield from known(context, ask)
+        statuses += answers if status is _OK and answers is not None else [status] * count
+    return statuses
+
+
+def _chunks(
+    header: Any, source: object, start: int, is_there: list[bool], block_bytes: int, chunk_bytes: int
+) -> Iterator[Any]:
+    yield v1.PutRequest(header=header)
+    for index, skipped in enumerate(is_there):
+        if skipped:
+            continue
+        view = part_of(source, start + index, block_bytes)
+        # Of the bytes that are sent: the caller's memory may change meanwhile.
+        crc = 0
+        for offset in range(0, block_bytes, chunk_bytes):
+            part = bytes(view[offset : offset + chunk_bytes])
+            crc = _core.crc32c(part, crc)
+            is_last = offset + len(part) == block_bytes
+            chunk = v1.PutChunk(block=index, offset=offset, data=part, crc32c=crc if is_last else None)
+            yield v1.PutRequest(chunk=chunk)
+
+
+def counters_of(answer: Any) -> dict[str, int]:
+    """The counters of a Stats answer."""
+    if outcome_of(answer)[0] is not _OK:
+        return {}
+    return {name: answer.counters[name] for name in protocol.COUNTERS if name in answer.counters}
