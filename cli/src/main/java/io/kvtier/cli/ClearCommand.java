@@ -1,7 +1,7 @@
 package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
-import io.kvtier.client.KvtierClient;
+import io.kvtier.client.CacheClient;
 import io.kvtier.client.Options;
 import io.kvtier.client.ValueResult;
 import java.time.Duration;
@@ -35,11 +35,11 @@ final class ClearCommand extends DaemonCommand {
   private long waitSeconds;
 
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     Report report = report(client);
     Options options = Options.DEFAULT.withTimeout(Duration.ofSeconds(Math.max(1, waitSeconds)));
     confirmation.require("Delete all blocks of namespace '" + namespaceName + "'");
-    ValueResult result = client.blocking().clear(known(client, report, namespaceName), options);
+    ValueResult result = known(client, report, namespaceName).clear(options).join();
     KeyedCommand.requireDone(result.status(), "the deletion", result.detail());
     line(
         isJson()

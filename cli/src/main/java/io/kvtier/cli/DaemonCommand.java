@@ -3,9 +3,11 @@ package io.kvtier.cli;
 import com.eclipsesource.json.Json;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.ParseException;
+import io.kvtier.client.CacheClient;
+import io.kvtier.client.CacheNamespace;
 import io.kvtier.client.KvtierClient;
-import io.kvtier.client.Namespace;
 import io.kvtier.client.PingResult;
+import io.kvtier.client.RemoteClient;
 import io.kvtier.client.TextResult;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
@@ -30,6 +32,8 @@ abstract class DaemonCommand implements Callable<Integer> {
 
   @Mixin private SocketOption socket;
 
+  @Mixin private AddressOption address;
+
   @Option(names = "--json", description = "Prints JSON.")
   private boolean json;
 
@@ -40,8 +44,20 @@ abstract class DaemonCommand implements Callable<Integer> {
       defaultValue = "5")
   private double timeoutSeconds;
 
-  /** Asks, and prints. */
-  abstract int run(KvtierClient client);
+  /** Asks the daemon of a socket, and prints. */
+  int run(KvtierClient client) {
+    return run((CacheClient) client);
+  }
+
+  /** Asks a daemon wherever it is, and prints. */
+  int run(CacheClient client) {
+    throw new Failure(
+        Failure.USAGE,
+        "'"
+            + spec.qualifiedName()
+            + "' needs the daemon's socket: leave --address out. Over gRPC there are status, stats,"
+            + " tiers, namespaces, lookup, delete, clear, and flush with --namespace");
+  }
 
   @Override
   public final Integer call() {
@@ -50,14 +66,22 @@ abstract class DaemonCommand implements Callable<Integer> {
           Failure.USAGE, "--timeout is " + timeoutSeconds + ", expected 0.001 to 3600 seconds");
     }
     Duration timeout = Duration.ofMillis(Math.max(1, Math.round(timeoutSeconds * 1000)));
+    if (address.isGiven()) {
+      try (RemoteClient client = address.open(timeout)) {
+        return finished(run((CacheClient) client));
+      }
+    }
     try (KvtierClient client = socket.open("kvtier", timeout)) {
       if (!client.isConnected()) {
         throw noDaemon(client.blocking().ping());
       }
-      int exitCode = run(client);
-      out().flush();
-      return exitCode;
+      return finished(run(client));
     }
+  }
+
+  private int finished(int exitCode) {
+    out().flush();
+    return exitCode;
   }
 
   static Failure noDaemon(PingResult ping) {
@@ -83,7 +107,7 @@ abstract class DaemonCommand implements Callable<Integer> {
    * A namespace by its name; refuses one that the daemon does not know, and a tenant's, which can't
    * be reached from here: a registration would make one of the same name for no tenant.
    */
-  static Namespace known(KvtierClient client, Report report, String name) {
+  static CacheNamespace known(CacheClient client, Report report, String name) {
     Report.Namespace known = known(report, name);
     return client.namespace(known.name(), known.blockBytes(), known.properties());
   }
@@ -154,15 +178,15 @@ abstract class DaemonCommand implements Callable<Integer> {
   }
 
   /** The daemon's state. */
-  Report report(KvtierClient client) {
-    TextResult stats = client.blocking().stats();
+  Report report(CacheClient client) {
+    TextResult stats = client.stats().join();
     if (stats.status() == Status.UNAVAILABLE) {
       throw new Failure(Failure.NO_DAEMON, stats.text());
     }
     if (stats.status() != Status.OK) {
       throw new Failure(
           Failure.NEGATIVE,
-          "the daemon at " + client.socket() + " does not answer: " + stats.text());
+          "the daemon at " + client.place() + " does not answer: " + stats.text());
     }
     return new Report(parse(stats.text()));
   }

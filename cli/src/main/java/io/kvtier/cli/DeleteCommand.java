@@ -3,8 +3,8 @@ package io.kvtier.cli;
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import io.kvtier.client.BatchResult;
+import io.kvtier.client.CacheClient;
 import io.kvtier.client.Keys;
-import io.kvtier.client.KvtierClient;
 import io.kvtier.protocol.Status;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -19,7 +19,7 @@ final class DeleteCommand extends KeyedCommand {
   @Mixin private Confirmation confirmation;
 
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     Keys keys = keys();
     confirmation.require(
         "Delete "
@@ -27,7 +27,7 @@ final class DeleteCommand extends KeyedCommand {
             + " of namespace '"
             + namespaceName()
             + "'");
-    BatchResult result = client.blocking().delete(namespace(client), keys, options());
+    BatchResult result = namespace(client).delete(keys, options()).join();
     requireDone(result.status(), "the deletion", result.detail());
     JsonArray all = new JsonArray();
     Table table = new Table("KEY", "STATUS");

@@ -1,6 +1,6 @@
 package io.kvtier.cli;
 
-import io.kvtier.client.KvtierClient;
+import io.kvtier.client.CacheClient;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -23,7 +23,7 @@ final class FlushCommand extends FlushingCommand {
   private @Nullable String namespaceName;
 
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     return flush(client, namespaceName) ? 0 : Failure.NEGATIVE;
   }
 }

@@ -1,6 +1,7 @@
 package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.CacheClient;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Options;
 import io.kvtier.client.ValueResult;
@@ -25,12 +26,12 @@ abstract class FlushingCommand extends DaemonCommand {
    *
    * @param namespaceName null: of all namespaces, those of tenants among them
    */
-  final boolean flush(KvtierClient client, @Nullable String namespaceName) {
+  final boolean flush(CacheClient client, @Nullable String namespaceName) {
     Options options = Options.DEFAULT.withTimeout(Duration.ofSeconds(Math.max(1, waitSeconds)));
     ValueResult result =
         namespaceName == null
-            ? client.blocking().flushAll(options)
-            : client.blocking().flush(known(client, report(client), namespaceName), options);
+            ? flushAll(client, options)
+            : known(client, report(client), namespaceName).flush(options).join();
     if (result.status() == Status.UNAVAILABLE) {
       throw new Failure(Failure.NO_DAEMON, result.detail());
     }
@@ -101,5 +102,15 @@ abstract class FlushingCommand extends DaemonCommand {
         .filter(tier -> tier.name().equals("host"))
         .mapToLong(tier -> tier.number("slots_resident"))
         .sum();
+  }
+
+  private static ValueResult flushAll(CacheClient client, Options options) {
+    if (client instanceof KvtierClient local) {
+      return local.blocking().flushAll(options);
+    }
+    throw new Failure(
+        Failure.USAGE,
+        "all namespaces can be flushed over the daemon's socket only: give --namespace, or leave"
+            + " --address out");
   }
 }

@@ -1,9 +1,9 @@
 package io.kvtier.cli;
 
+import io.kvtier.client.CacheClient;
+import io.kvtier.client.CacheNamespace;
 import io.kvtier.client.Keys;
-import io.kvtier.client.KvtierClient;
 import io.kvtier.client.KvtierException;
-import io.kvtier.client.Namespace;
 import io.kvtier.client.Options;
 import io.kvtier.protocol.Status;
 import java.util.ArrayList;
@@ -82,7 +82,7 @@ abstract class KeyedCommand extends DaemonCommand {
   }
 
   /** The namespace, as the daemon knows it. */
-  final Namespace namespace(KvtierClient client) {
+  final CacheNamespace namespace(CacheClient client) {
     try {
       return known(client, report(client), namespaceName);
     } catch (KvtierException e) {

@@ -2,8 +2,8 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.CacheClient;
 import io.kvtier.client.Keys;
-import io.kvtier.client.KvtierClient;
 import io.kvtier.client.LookupResult;
 import io.kvtier.protocol.Status;
 import picocli.CommandLine.Command;
@@ -15,9 +15,9 @@ import picocli.CommandLine.Command;
     footer = {"", "Exit code: 0 when every block is there, else 1."})
 final class LookupCommand extends KeyedCommand {
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     Keys keys = keys();
-    LookupResult result = client.blocking().lookup(namespace(client), keys, options());
+    LookupResult result = namespace(client).lookup(keys, options()).join();
     requireDone(result.status(), "the lookup", result.detail());
     if (isJson()) {
       line(json(result));

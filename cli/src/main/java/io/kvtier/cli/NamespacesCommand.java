@@ -1,7 +1,7 @@
 package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonArray;
-import io.kvtier.client.KvtierClient;
+import io.kvtier.client.CacheClient;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
@@ -17,7 +17,7 @@ import picocli.CommandLine.Command;
     })
 final class NamespacesCommand extends DaemonCommand {
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     Report report = report(client);
     if (isJson()) {
       JsonArray all = new JsonArray();

@@ -2,7 +2,7 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
-import io.kvtier.client.KvtierClient;
+import io.kvtier.client.CacheClient;
 import io.kvtier.client.TextResult;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
@@ -46,11 +46,11 @@ final class StatsCommand extends DaemonCommand {
   private int rounds = Integer.MAX_VALUE;
 
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     if (watchSeconds != null || rounds != Integer.MAX_VALUE) {
       return watch(client, watchSeconds == null ? 1 : watchSeconds);
     }
-    TextResult stats = client.blocking().stats();
+    TextResult stats = client.stats().join();
     boolean answers = stats.status() == Status.OK;
     JsonObject json = answers ? parse(stats.text()) : fromMemory(client, stats);
     Map<String, Long> counters = new Report(json).counters();
@@ -71,7 +71,7 @@ final class StatsCommand extends DaemonCommand {
     return answers ? 0 : Failure.NEGATIVE;
   }
 
-  private static JsonObject fromMemory(KvtierClient client, TextResult stats) {
+  private static JsonObject fromMemory(CacheClient client, TextResult stats) {
     Map<String, Long> counters = client.counters();
     if (counters.isEmpty()) {
       throw new Failure(Failure.NO_DAEMON, stats.text());
@@ -139,7 +139,7 @@ final class StatsCommand extends DaemonCommand {
     return name.contains("bytes") ? Units.bytes(value) : Units.count(value);
   }
 
-  private int watch(KvtierClient client, double seconds) {
+  private int watch(CacheClient client, double seconds) {
     if (seconds < 0.01 || seconds > 86400) {
       throw new Failure(
           Failure.USAGE, "--watch is " + seconds + ", expected 0.01 to 86400 seconds");
@@ -162,7 +162,7 @@ final class StatsCommand extends DaemonCommand {
       Map<String, Long> now = client.counters();
       long nowNs = System.nanoTime();
       if (now.isEmpty()) {
-        throw new Failure(Failure.NO_DAEMON, client.blocking().ping().detail());
+        throw new Failure(Failure.NO_DAEMON, client.ping().join().detail());
       }
       print(before, now, gauges, (nowNs - beforeNs) / 1e9);
       before = now;

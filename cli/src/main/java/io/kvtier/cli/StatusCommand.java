@@ -2,6 +2,7 @@ package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
+import io.kvtier.client.CacheClient;
 import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.PingResult;
@@ -16,18 +17,23 @@ import picocli.CommandLine.Command;
     footer = {"", "Exit code: 0 where the daemon answers, else 1, or 3 where there is none."})
 final class StatusCommand extends DaemonCommand {
   @Override
-  int run(KvtierClient client) {
-    PingResult ping = client.blocking().ping();
+  int run(CacheClient client) {
+    PingResult ping = client.ping().join();
     if (ping.status() == Status.UNAVAILABLE) {
       throw noDaemon(ping);
     }
     if (ping.status() != Status.OK) {
-      return hanging(client, ping);
+      if (client instanceof KvtierClient local) {
+        return hanging(local, ping);
+      }
+      throw new Failure(
+          Failure.NEGATIVE, "the daemon at " + client.place() + " refuses: " + ping.detail());
     }
     Report report = report(client);
     if (isJson()) {
       JsonObject answer = new JsonObject();
-      answer.add("answers", true).add("socket", client.socket().toString());
+      answer.add("answers", true);
+      answer.add(client instanceof KvtierClient ? "socket" : "address", client.place());
       answer.add("round_trip_ns", ping.roundTripNs());
       for (String field : new String[] {"version", "pid", "generation", "uptime_s"}) {
         if (report.json().get(field) != null) {
@@ -58,7 +64,7 @@ final class StatusCommand extends DaemonCommand {
             + json.getLong("pid", 0)
             + ", up "
             + Units.seconds(json.getLong("uptime_s", 0)));
-    line("socket      " + client.socket());
+    line(pad(client instanceof KvtierClient ? "socket" : "address") + client.place());
     for (JsonObject trouble : report.troubles()) {
       line(
           pad("trouble")
@@ -67,6 +73,10 @@ final class StatusCommand extends DaemonCommand {
               + ": "
               + trouble.getString("reason", "?")
               + "|@");
+      String cure = trouble.getString("cure", "");
+      if (!cure.isEmpty()) {
+        line(pad("") + "to mend it: " + cure);
+      }
     }
     for (Report.Tier tier : report.tiers()) {
       long used = tier.number("bytes_used");

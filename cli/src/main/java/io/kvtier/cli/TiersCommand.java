@@ -3,7 +3,7 @@ package io.kvtier.cli;
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
-import io.kvtier.client.KvtierClient;
+import io.kvtier.client.CacheClient;
 import java.util.List;
 import picocli.CommandLine.Command;
 
@@ -19,7 +19,7 @@ import picocli.CommandLine.Command;
     })
 final class TiersCommand extends DaemonCommand {
   @Override
-  int run(KvtierClient client) {
+  int run(CacheClient client) {
     Report report = report(client);
     if (isJson()) {
       JsonObject answer = new JsonObject();

@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * the first operation finds a session. Where that was not enough, {@link BlockingClient}'s
  * operations wait for the next attempt, too; futures are answered at once.
  */
-public final class KvtierClient implements AutoCloseable {
+public final class KvtierClient implements CacheClient {
   private static final int COPY_THREADS_MAX = 4;
 
   private final Config config;
@@ -75,6 +75,12 @@ public final class KvtierClient implements AutoCloseable {
     return config.socket();
   }
 
+  @Override
+  public String place() {
+    return config.socket().toString();
+  }
+
+  @Override
   public boolean isConnected() {
     return connector.current() != null;
   }
@@ -122,6 +128,7 @@ public final class KvtierClient implements AutoCloseable {
    * @throws KvtierException when the daemon knows the namespace with other properties, which it
    *     names
    */
+  @Override
   public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
     Namespace namespace = new Namespace(operations, transfers, name, blockBytes, properties);
     connector.add(namespace);
@@ -151,6 +158,7 @@ public final class KvtierClient implements AutoCloseable {
   /**
    * Asks the daemon for a sign of life; the detail says in words who answers, or why nobody does.
    */
+  @Override
   public CompletableFuture<PingResult> ping() {
     long start = System.nanoTime();
     return operations.async(
@@ -159,6 +167,7 @@ public final class KvtierClient implements AutoCloseable {
   }
 
   /** The daemon's state in JSON. */
+  @Override
   public CompletableFuture<TextResult> stats() {
     return operations.async(
         listener -> operations.plain(Verb.STATS, null, Options.DEFAULT, listener),
@@ -169,6 +178,7 @@ public final class KvtierClient implements AutoCloseable {
    * The daemon's counters by name, read from its memory: also when it hangs. Empty while there is
    * no daemon.
    */
+  @Override
   public Map<String, Long> counters() {
     Session session = connector.current();
     return session == null ? Map.of() : session.counters();

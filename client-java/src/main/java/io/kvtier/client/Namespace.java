@@ -24,7 +24,7 @@ import org.jspecify.annotations.Nullable;
  * no future completes exceptionally but for misuse, such as memory that was closed meanwhile.
  * Cancelling a future cancels the operation.
  */
-public final class Namespace {
+public final class Namespace implements CacheNamespace {
   /** How a namespace stands in one session. */
   record Registration(Session session, Status status, String detail, int id) {}
 
@@ -90,26 +90,31 @@ public final class Namespace {
     this.properties = Map.copyOf(sorted);
   }
 
+  @Override
   public String name() {
     return name;
   }
 
+  @Override
   public long blockBytes() {
     return blockBytes;
   }
 
   /** All that makes bytes interchangeable, with the name. */
+  @Override
   public Map<String, String> properties() {
     return properties;
   }
 
   /** OK, or why the daemon does not serve this namespace. */
+  @Override
   public Status status() {
     Registration known = registration;
     return known == null ? Status.UNAVAILABLE : known.status();
   }
 
   /** What {@link #status} means here, in words: the property that differs. */
+  @Override
   public String detail() {
     Registration known = registration;
     return known == null ? "" : known.detail();
@@ -149,6 +154,7 @@ public final class Namespace {
    * Forgets the namespace in this client; its blocks stay. Later operations answer
    * NAMESPACE_UNKNOWN.
    */
+  @Override
   public CompletableFuture<ValueResult> unregister() {
     CompletableFuture<ValueResult> done =
         operations.async(
@@ -171,6 +177,7 @@ public final class Namespace {
   }
 
   /** Which blocks are there, and where. Changes nothing and renews nothing. */
+  @Override
   public CompletableFuture<LookupResult> lookup(Keys keys, Options options) {
     return operations.async(
         listener -> start(Verb.LOOKUP, keys, options, listener), Operations::lookupResult);
@@ -211,6 +218,7 @@ public final class Namespace {
    *
    * @param destinations one for each key, of at least a block's bytes; native memory or byte arrays
    */
+  @Override
   public CompletableFuture<BatchResult> get(
       Keys keys, List<MemorySegment> destinations, Options options) {
     return transfers.getAsync(this, keys, destinations, options);
@@ -225,6 +233,7 @@ public final class Namespace {
    *
    * @param sources one for each key, of exactly a block's bytes
    */
+  @Override
   public CompletableFuture<BatchResult> put(
       Keys keys, List<MemorySegment> sources, Options options) {
     return transfers.putAsync(this, keys, sources, options);
@@ -240,21 +249,25 @@ public final class Namespace {
    *
    * @param annotations one for each key; an empty one is none
    */
+  @Override
   public CompletableFuture<BatchResult> put(
       Keys keys, List<MemorySegment> sources, List<byte[]> annotations, Options options) {
     return transfers.putAsync(this, keys, sources, annotations, options);
   }
 
   /** Starts to bring blocks into host memory; completes at once. */
+  @Override
   public CompletableFuture<BatchResult> prefetch(Keys keys, Options options) {
     return blocks(Verb.PREFETCH, keys, options);
   }
 
   /** Holds blocks against eviction until they are unpinned or the session ends. Counted. */
+  @Override
   public CompletableFuture<BatchResult> pin(Keys keys, Options options) {
     return blocks(Verb.PIN, keys, options);
   }
 
+  @Override
   public CompletableFuture<BatchResult> unpin(Keys keys, Options options) {
     return blocks(Verb.UNPIN, keys, options);
   }
@@ -263,6 +276,7 @@ public final class Namespace {
    * Deletes blocks from all tiers of this node, and the objects that nodes share. What is leased
    * stays readable until it is released.
    */
+  @Override
   public CompletableFuture<BatchResult> delete(Keys keys, Options options) {
     return blocks(Verb.DELETE, keys, options);
   }
@@ -273,6 +287,7 @@ public final class Namespace {
   }
 
   /** Deletes all blocks, as {@link #delete} does; the value is how many. */
+  @Override
   public CompletableFuture<ValueResult> clear(Options options) {
     return operations.async(
         listener -> operations.plain(Verb.CLEAR, this, options, listener), Operations::valueResult);
@@ -282,6 +297,7 @@ public final class Namespace {
    * Completes when every block accepted before is in the tier below memory, if there is one; the
    * value is how many were written.
    */
+  @Override
   public CompletableFuture<ValueResult> flush(Options options) {
     return operations.async(
         listener -> operations.plain(Verb.FLUSH, this, options, listener), Operations::valueResult);

@@ -5,7 +5,7 @@ import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.lane.Lane;
 import io.kvtier.daemon.index.lane.Lanes;
 import io.kvtier.daemon.index.move.BlockStore;
-import io.kvtier.daemon.index.move.LowerTier;
+import io.kvtier.daemon.index.transfer.LowerTier;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.verbs.Refusals;
 import io.kvtier.protocol.Counter;

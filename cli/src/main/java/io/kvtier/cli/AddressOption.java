@@ -1,0 +1,59 @@
+package io.kvtier.cli;
+
+import io.kvtier.client.RemoteClient;
+import java.nio.file.Path;
+import java.time.Duration;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/** Where a daemon is asked over gRPC, and as whom. */
+final class AddressOption {
+  @Option(
+      names = "--address",
+      paramLabel = "HOST:PORT",
+      description =
+          "Asks a daemon over gRPC with TLS, instead of one over its socket. grpc://HOST:PORT is"
+              + " for a daemon without TLS.")
+  private @Nullable String address;
+
+  @Option(
+      names = "--token-file",
+      paramLabel = "FILE",
+      description = "With --address: file with the token that 'kvtier token make' printed.")
+  private @Nullable Path tokenFile;
+
+  @Option(
+      names = "--ca",
+      paramLabel = "FILE",
+      description =
+          "With --address: file with certificates in PEM, one of which has signed the daemon's."
+              + " Default: the certificates that Java trusts.")
+  private @Nullable Path authority;
+
+  /** Whether a daemon is to be asked over gRPC. */
+  boolean isGiven() {
+    if (address == null && (tokenFile != null || authority != null)) {
+      throw new Failure(
+          Failure.USAGE, "--token-file and --ca are for a daemon over gRPC: give --address, too");
+    }
+    return address != null;
+  }
+
+  /** A client that asks there. */
+  RemoteClient open(Duration timeout) {
+    String given = address == null ? "" : address;
+    try {
+      RemoteClient.Builder builder =
+          RemoteClient.builder(given.contains("://") ? given : "grpcs://" + given).timeout(timeout);
+      if (tokenFile != null) {
+        builder.tokenFile(tokenFile);
+      }
+      if (authority != null) {
+        builder.authority(authority);
+      }
+      return builder.build();
+    } catch (IllegalArgumentException e) {
+      throw new Failure(Failure.USAGE, String.valueOf(e.getMessage()));
+    }
+  }
+}

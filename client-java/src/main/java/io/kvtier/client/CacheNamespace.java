@@ -1,0 +1,76 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.Status;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * One cache layout, and what can be done with its blocks wherever their daemon is. Outcomes are
+ * values; see {@link Namespace} for a daemon of this machine, {@link RemoteNamespace} for another.
+ */
+public interface CacheNamespace {
+  String name();
+
+  /** The bytes of each block. */
+  long blockBytes();
+
+  /** All that makes bytes interchangeable, with the name. */
+  Map<String, String> properties();
+
+  /** OK, or why the daemon does not serve this namespace. */
+  Status status();
+
+  /** What {@link #status} means here, in words. */
+  String detail();
+
+  /** Which blocks are there, and where. Changes nothing and renews nothing. */
+  CompletableFuture<LookupResult> lookup(Keys keys, Options options);
+
+  /**
+   * Copies blocks into memory of the caller, which must stay alive and untouched until the future
+   * is done.
+   *
+   * @param destinations one for each key, of at least a block's bytes
+   */
+  CompletableFuture<BatchResult> get(Keys keys, List<MemorySegment> destinations, Options options);
+
+  /**
+   * Stores copies of blocks, which must stay alive and unchanged until the future is done.
+   *
+   * @param sources one for each key, of exactly a block's bytes
+   */
+  CompletableFuture<BatchResult> put(Keys keys, List<MemorySegment> sources, Options options);
+
+  /**
+   * As the other, with bytes that are kept with the blocks, at most 2048 of each.
+   *
+   * @param annotations one for each key; an empty one is none
+   */
+  CompletableFuture<BatchResult> put(
+      Keys keys, List<MemorySegment> sources, List<byte[]> annotations, Options options);
+
+  /** Starts to bring blocks into host memory; completes at once. */
+  CompletableFuture<BatchResult> prefetch(Keys keys, Options options);
+
+  /** Holds blocks against eviction until they are unpinned or the client ends. Counted. */
+  CompletableFuture<BatchResult> pin(Keys keys, Options options);
+
+  CompletableFuture<BatchResult> unpin(Keys keys, Options options);
+
+  /** Deletes blocks from all tiers of the daemon's node, and the objects that nodes share. */
+  CompletableFuture<BatchResult> delete(Keys keys, Options options);
+
+  /** Deletes all blocks, as {@link #delete} does; the value is how many. */
+  CompletableFuture<ValueResult> clear(Options options);
+
+  /**
+   * Completes when every block accepted before is in the tier below memory, if there is one; the
+   * value is how many were written.
+   */
+  CompletableFuture<ValueResult> flush(Options options);
+
+  /** Forgets the namespace in this client; its blocks stay. */
+  CompletableFuture<ValueResult> unregister();
+}

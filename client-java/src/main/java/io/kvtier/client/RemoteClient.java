@@ -1,0 +1,271 @@
+package io.kvtier.client;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.v1.KvtierGrpcClient;
+import io.kvtier.protocol.v1.PingRequest;
+import io.kvtier.protocol.v1.PingResponse;
+import io.kvtier.protocol.v1.StatsRequest;
+import io.kvtier.protocol.v1.StatsResponse;
+import io.vertx.core.Future;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
+import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A client of a daemon by gRPC, with the operations and outcomes of {@link KvtierClient}.
+ * Thread-safe.
+ *
+ * <p>A daemon that is not there is no exception: operations answer {@link Status#UNAVAILABLE} or
+ * {@link Status#DEADLINE}, and a later one connects again. Reads are sent again where the
+ * connection broke. The bytes of blocks are compared with their checksums here, too. Futures
+ * complete on the client's event loop: dependent stages that take long belong on an executor of
+ * their own.
+ */
+public final class RemoteClient implements CacheClient {
+  /** What a client was told. */
+  record Settings(
+      RemoteAddress address,
+      Duration timeout,
+      @Nullable String token,
+      @Nullable Path tokenFile,
+      @Nullable Path authority,
+      @Nullable Path certificate,
+      @Nullable Path key) {}
+
+  private static final Pattern TOKEN = Pattern.compile("kvt_\\S+");
+
+  private final Settings settings;
+  private final RemoteChannel channel;
+
+  private RemoteClient(Settings settings) {
+    this.settings = settings;
+    channel = new RemoteChannel(settings, () -> tokenOf(settings));
+  }
+
+  /**
+   * A client's settings.
+   *
+   * @param address {@code grpcs://HOST[:PORT]}, or {@code grpc://HOST[:PORT]} without TLS
+   */
+  public static Builder builder(String address) {
+    return new Builder(RemoteAddress.parse(address));
+  }
+
+  /** The token to send, read anew from its file: it may have been replaced. */
+  private static @Nullable String tokenOf(Settings settings) {
+    String text = settings.token();
+    Path file = settings.tokenFile();
+    if (file != null) {
+      try {
+        text = Files.readString(file).strip();
+      } catch (IOException e) {
+        throw new IllegalArgumentException(
+            "the token file '" + file + "' can't be read: " + e.getMessage(), e);
+      }
+    }
+    if (text != null && !TOKEN.matcher(text).matches()) {
+      throw new IllegalArgumentException(
+          (file == null ? "the token" : "'" + file + "'")
+              + " is no token; expected kvt_..., as 'kvtier token make' prints it");
+    }
+    return text;
+  }
+
+  @Override
+  public String place() {
+    return settings.address().toString();
+  }
+
+  /** Whether the daemon has answered the last call. */
+  @Override
+  public boolean isConnected() {
+    return channel.trouble().isEmpty();
+  }
+
+  /** Why the last call was not carried out, in words; empty when it was. */
+  public String trouble() {
+    return channel.trouble();
+  }
+
+  @Override
+  public RemoteNamespace namespace(String name, long blockBytes, Map<String, String> properties) {
+    RemoteNamespace namespace = new RemoteNamespace(this, name, blockBytes, properties);
+    namespace.registerOrThrow();
+    return namespace;
+  }
+
+  @Override
+  public CompletableFuture<PingResult> ping() {
+    long deadlineNs = deadlineNs(Options.DEFAULT);
+    if (isConnected()) {
+      return done(timedPing(deadlineNs), RemoteClient::silent);
+    }
+    // What connecting takes is no part of the round trip.
+    return done(
+        timedPing(deadlineNs).compose(first -> timedPing(deadlineNs)), RemoteClient::silent);
+  }
+
+  private Future<PingResult> timedPing(long deadlineNs) {
+    return channel.begin(() -> {
+      long start = System.nanoTime();
+      return channel
+          .call(KvtierGrpcClient.Ping, PingRequest.getDefaultInstance(), deadlineNs)
+          .map(answer -> pingResult(answer, System.nanoTime() - start));
+    });
+  }
+
+  private static PingResult pingResult(PingResponse answer, long roundTripNs) {
+    Status status = Status.of(answer.getOutcome().getStatusValue());
+    if (status != Status.OK) {
+      return new PingResult(status, answer.getOutcome().getText(), roundTripNs);
+    }
+    return new PingResult(status, "kvtierd " + answer.getVersion(), roundTripNs);
+  }
+
+  private static PingResult silent(RemoteChannel.Failure failure) {
+    return new PingResult(failure.status(), failure.why(), 0);
+  }
+
+  @Override
+  public CompletableFuture<TextResult> stats() {
+    return done(
+        askStats()
+            .map(answer -> {
+              Status status = Status.of(answer.getOutcome().getStatusValue());
+              return new TextResult(
+                  status, status == Status.OK ? answer.getJson() : answer.getOutcome().getText());
+            }),
+        failure -> new TextResult(failure.status(), failure.why()));
+  }
+
+  @Override
+  public Map<String, Long> counters() {
+    return done(askStats().map(StatsResponse::getCountersMap), failure -> Map.<String, Long>of())
+        .join();
+  }
+
+  private Future<StatsResponse> askStats() {
+    return channel.begin(() ->
+        channel.call(
+            KvtierGrpcClient.Stats,
+            StatsRequest.getDefaultInstance(),
+            deadlineNs(Options.DEFAULT)));
+  }
+
+  RemoteChannel channel() {
+    return channel;
+  }
+
+  /** When an operation that begins now is to be over, by {@code System.nanoTime}. */
+  long deadlineNs(Options options) {
+    long timeoutNs = options.timeoutNs() == 0 ? settings.timeout().toNanos() : options.timeoutNs();
+    return System.nanoTime() + timeoutNs;
+  }
+
+  /** A future whose failures are outcomes. */
+  static <T> CompletableFuture<T> done(
+      Future<T> future, Function<RemoteChannel.Failure, T> failed) {
+    return future
+        .recover(error -> {
+          if (error instanceof RemoteChannel.Failure failure) {
+            return Future.succeededFuture(failed.apply(failure));
+          }
+          return Future.failedFuture(error);
+        })
+        .toCompletionStage()
+        .toCompletableFuture();
+  }
+
+  /** Answers everything in flight with UNAVAILABLE, and ends the connection. */
+  @Override
+  public void close() {
+    channel.close();
+  }
+
+  @Override
+  public String toString() {
+    return "client of " + settings.address() + (isConnected() ? "" : ", not connected");
+  }
+
+  /** A client's settings. */
+  public static final class Builder {
+    private final RemoteAddress address;
+    private Duration timeout = Duration.ofSeconds(10);
+    private @Nullable String token;
+    private @Nullable Path tokenFile;
+    private @Nullable Path authority;
+    private @Nullable Path certificate;
+    private @Nullable Path key;
+
+    private Builder(RemoteAddress address) {
+      this.address = address;
+    }
+
+    /** The deadline of operations that bring none: 10 s after they begin where it is not set. */
+    public Builder timeout(Duration value) {
+      if (value.isNegative() || value.isZero()) {
+        throw new IllegalArgumentException("a timeout is positive, not " + value);
+      }
+      timeout = value;
+      return this;
+    }
+
+    /** What {@code kvtier token make} printed. */
+    public Builder token(String value) {
+      token = value;
+      return this;
+    }
+
+    /** A file with the token, read with each call. */
+    public Builder tokenFile(Path value) {
+      tokenFile = value;
+      return this;
+    }
+
+    /** Certificates in PEM, of which one has signed the daemon's; else those that Java trusts. */
+    public Builder authority(Path value) {
+      authority = value;
+      return this;
+    }
+
+    /** This client's certificate and key in PEM, for a daemon that wants one. */
+    public Builder certificate(Path chain, Path privateKey) {
+      certificate = chain;
+      key = privateKey;
+      return this;
+    }
+
+    /**
+     * Makes the client, which connects with its first operation.
+     *
+     * @throws IllegalArgumentException where a token would go over the network unencrypted, or is
+     *     none
+     */
+    public RemoteClient build() {
+      boolean hasToken = token != null || tokenFile != null;
+      if (token != null && tokenFile != null) {
+        throw new IllegalArgumentException("both a token and a token file; expected one of them");
+      }
+      if (hasToken && !address.hasTls() && !address.isLoopback()) {
+        throw new IllegalArgumentException(
+            "a token would go to "
+                + address
+                + " unencrypted: use grpcs:// with a daemon that has TLS");
+      }
+      if (!address.hasTls() && (authority != null || certificate != null)) {
+        throw new IllegalArgumentException(
+            "certificates are for TLS, and " + address + " is without: use grpcs://");
+      }
+      Settings settings =
+          new Settings(address, timeout, token, tokenFile, authority, certificate, key);
+      var _ = tokenOf(settings);
+      return new RemoteClient(settings);
+    }
+  }
+}

@@ -1,0 +1,381 @@
+package io.kvtier.systemtests;
+
+import static io.kvtier.systemtests.Patterns.empty;
+import static io.kvtier.systemtests.Patterns.filled;
+import static io.kvtier.systemtests.Patterns.keys;
+import static io.kvtier.systemtests.Patterns.matches;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.client.BatchResult;
+import io.kvtier.client.CacheClient;
+import io.kvtier.client.CacheNamespace;
+import io.kvtier.client.Keys;
+import io.kvtier.client.KvtierClient;
+import io.kvtier.client.KvtierException;
+import io.kvtier.client.LookupResult;
+import io.kvtier.client.Options;
+import io.kvtier.client.RemoteClient;
+import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.protocol.access.Token;
+import io.kvtier.protocol.access.TokenLine;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/**
+ * What a client promises, whichever way it talks to its daemon: over the socket of this machine, or
+ * over gRPC with TLS and a token.
+ */
+@Timeout(value = 180, unit = TimeUnit.SECONDS)
+final class ClientContractTest {
+  /** A way to the daemon. */
+  enum Way {
+    SOCKET,
+    GRPCS
+  }
+
+  private static final int BLOCK_BYTES = 4096;
+  private static final String PASSWORD = "changeit";
+  private static final AtomicReference<TestDaemon> DAEMON = new AtomicReference<>();
+  private static final AtomicReference<Path> FOLDER = new AtomicReference<>();
+  private static final AtomicReference<Integer> PORT = new AtomicReference<>(0);
+
+  @BeforeAll
+  static void startDaemon(@TempDir Path folder) throws Exception {
+    FOLDER.set(folder);
+    makeCertificate(folder);
+    SecureRandom random = new SecureRandom();
+    Token token = Token.make(random);
+    Files.writeString(
+        folder.resolve("tokens"),
+        TokenLine.of(token, "w", Role.WRITE, "", null, random).text() + "\n");
+    Files.writeString(folder.resolve("token"), token.secretText());
+    try (ServerSocket probe = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      PORT.set(probe.getLocalPort());
+    }
+    DAEMON.set(
+        TestDaemon.start(
+            folder,
+            "host.bytes=128MiB",
+            "host.slab_bytes=16MiB",
+            "ssd.bytes=512MiB",
+            "ssd.file_bytes=64MiB",
+            "grpc.enabled=true",
+            "grpc.port=" + PORT.get(),
+            "tls.certificate=" + folder.resolve("daemon.crt"),
+            "tls.key=" + folder.resolve("daemon.key"),
+            "access.tokens=" + folder.resolve("tokens")));
+  }
+
+  /** A certificate that has signed itself, made by the JDK's own keytool. */
+  private static void makeCertificate(Path folder) throws Exception {
+    Path store = folder.resolve("daemon.p12");
+    keytool(
+        store,
+        "-genkeypair",
+        "-keyalg",
+        "EC",
+        "-dname",
+        "CN=kvtier",
+        "-ext",
+        "bc:c",
+        "-ext",
+        "san=ip:127.0.0.1,dns:localhost");
+    keytool(store, "-exportcert", "-rfc", "-file", folder.resolve("daemon.crt").toString());
+    KeyStore keys = KeyStore.getInstance(store.toFile(), PASSWORD.toCharArray());
+    byte[] key = keys.getKey("daemon", PASSWORD.toCharArray()).getEncoded();
+    Files.writeString(
+        folder.resolve("daemon.key"),
+        "-----BEGIN PRIVATE KEY-----\n"
+            + Base64.getMimeEncoder().encodeToString(key)
+            + "\n-----END PRIVATE KEY-----\n");
+  }
+
+  private static void keytool(Path store, String... words)
+      throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "keytool").toString());
+    command.addAll(List.of(words));
+    command.addAll(
+        List.of("-alias", "daemon", "-keystore", store.toString(), "-storepass", PASSWORD));
+    Process process = new ProcessBuilder(command).inheritIO().start();
+    assertEquals(0, process.waitFor());
+  }
+
+  @AfterAll
+  static void stopDaemon() {
+    Objects.requireNonNull(DAEMON.get()).close();
+  }
+
+  private static String address() {
+    return "grpcs://127.0.0.1:" + PORT.get();
+  }
+
+  private static RemoteClient.Builder remote() {
+    Path folder = Objects.requireNonNull(FOLDER.get());
+    return RemoteClient.builder(address())
+        .authority(folder.resolve("daemon.crt"))
+        .tokenFile(folder.resolve("token"))
+        .timeout(Duration.ofSeconds(30));
+  }
+
+  private static CacheClient open(Way way) {
+    CacheClient client =
+        switch (way) {
+          case SOCKET ->
+              KvtierClient.builder()
+                  .socket(Objects.requireNonNull(DAEMON.get()).socket())
+                  .timeout(Duration.ofSeconds(30))
+                  .build();
+          case GRPCS -> remote().build();
+        };
+    // On a busy machine a client may give up waiting once before the daemon has answered.
+    for (int i = 0; i < 60 && client.ping().join().status() != Status.OK; i++) {
+      TestDaemon.pause(500);
+    }
+    assertTrue(client.isConnected(), () -> client.ping().join().detail());
+    return client;
+  }
+
+  private static CacheNamespace namespace(CacheClient client, Way way, String name) {
+    return client.namespace(
+        way + "-" + name, BLOCK_BYTES, Map.of("model", "test", "dtype", "bf16"));
+  }
+
+  private static void assertFilled(List<MemorySegment> blocks, int from) {
+    for (int i = 0; i < blocks.size(); i++) {
+      assertTrue(matches(blocks.get(i), from + i), "bytes of block " + i);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void get_afterPut_isTheSameBytes(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "bytes");
+      Keys keys = keys(0, 50);
+      List<MemorySegment> written = filled(arena, 0, 50, BLOCK_BYTES);
+      BatchResult put = namespace.put(keys, written, Options.DEFAULT).join();
+      assertTrue(put.blocks().all(Status.OK), put::toString);
+      BatchResult again = namespace.put(keys, written, Options.DEFAULT).join();
+      assertTrue(again.blocks().all(Status.EXISTS), again::toString);
+      assertTrue(again.isComplete());
+      List<MemorySegment> read = empty(arena, 50, BLOCK_BYTES);
+      BatchResult got = namespace.get(keys, read, Options.DEFAULT).join();
+      assertTrue(got.isComplete(), got::toString);
+      assertFilled(read, 0);
+      List<MemorySegment> arrays = new ArrayList<>();
+      for (int i = 0; i < 50; i++) {
+        arrays.add(MemorySegment.ofArray(new byte[BLOCK_BYTES]));
+      }
+      assertTrue(namespace.get(keys, arrays, Options.DEFAULT).join().isComplete());
+      assertFilled(arrays, 0);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void batch_overKeysMax_isSplitAndJoined(Way way) {
+    int count = 2 * Protocol.KEYS_MAX + 500;
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "large");
+      Keys keys = keys(0, count);
+      assertTrue(
+          namespace
+              .put(keys, filled(arena, 0, count, BLOCK_BYTES), Options.DEFAULT)
+              .join()
+              .isComplete());
+      assertEquals(count, namespace.lookup(keys, Options.DEFAULT).join().run());
+      List<MemorySegment> read = empty(arena, count, BLOCK_BYTES);
+      assertTrue(namespace.get(keys, read, Options.DEFAULT).join().isComplete());
+      assertFilled(read, 0);
+      assertTrue(namespace.delete(keys, Options.DEFAULT).join().blocks().all(Status.OK));
+      assertEquals(0, namespace.lookup(keys, Options.DEFAULT).join().run());
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void lookup_holes_endTheRun(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "holes");
+      assertTrue(put(namespace, arena, 0, 3).isComplete());
+      assertTrue(put(namespace, arena, 5, 2).isComplete());
+      Keys all = keys(0, 8);
+      LookupResult found = namespace.lookup(all, Options.DEFAULT).join();
+      assertEquals(3, found.run());
+      assertEquals(5, found.blocks().count(Status.OK));
+      assertEquals(Status.MISS, found.blocks().status(3));
+      assertEquals(TierId.HOST, found.blocks().tier(5));
+      List<MemorySegment> read = empty(arena, 8, BLOCK_BYTES);
+      BatchResult got = namespace.get(all, read, Options.DEFAULT).join();
+      assertEquals(found.blocks().statuses(), got.blocks().statuses());
+      assertFilled(read.subList(5, 7), 5);
+      BatchResult run = namespace.get(all, read, Options.DEFAULT.withLeadingRun(true)).join();
+      assertEquals(3, run.run());
+      assertEquals(3, run.blocks().count(Status.OK));
+    }
+  }
+
+  private static BatchResult put(CacheNamespace namespace, Arena arena, int from, int count) {
+    return namespace
+        .put(keys(from, count), filled(arena, from, count, BLOCK_BYTES), Options.DEFAULT)
+        .join();
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void twoClients_shareBlocks_otherPropertiesAreRefused(Way way) {
+    try (CacheClient writer = open(way);
+        CacheClient reader = open(way);
+        Arena arena = Arena.ofShared()) {
+      assertTrue(put(namespace(writer, way, "shared"), arena, 0, 20).isComplete());
+      List<MemorySegment> copies = empty(arena, 20, BLOCK_BYTES);
+      CacheNamespace read = namespace(reader, way, "shared");
+      assertEquals(Status.OK, read.status());
+      assertTrue(read.get(keys(0, 20), copies, Options.DEFAULT).join().isComplete());
+      assertFilled(copies, 0);
+      KvtierException refused =
+          assertThrows(
+              KvtierException.class,
+              () ->
+                  reader.namespace(
+                      way + "-shared", BLOCK_BYTES, Map.of("model", "test", "dtype", "fp8")));
+      assertEquals(Status.NAMESPACE_MISMATCH, refused.status());
+      assertTrue(String.valueOf(refused.getMessage()).contains("dtype"), refused::getMessage);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void pinPrefetchClearFlush_answer(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "verbs");
+      Keys keys = keys(0, 10);
+      assertTrue(put(namespace, arena, 0, 10).isComplete());
+      assertTrue(namespace.pin(keys, Options.DEFAULT).join().isComplete());
+      assertTrue(namespace.unpin(keys, Options.DEFAULT).join().isComplete());
+      assertTrue(namespace.prefetch(keys, Options.DEFAULT).join().isComplete());
+      assertEquals(
+          Status.MISS, namespace.pin(keys(90, 1), Options.DEFAULT).join().blocks().status(0));
+      assertEquals(Status.OK, namespace.flush(Options.DEFAULT).join().status());
+      assertEquals(10, namespace.clear(Options.DEFAULT).join().value());
+      assertEquals(Status.OK, client.stats().join().status());
+      assertTrue(client.counters().containsKey("put_blocks"));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void options_groupsAreApart_annotationsAreBounded(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "options");
+      Keys keys = keys(0, 4);
+      Options third = Options.DEFAULT.withGroup(3).withDepth(17).withParent(keys(99, 1));
+      List<MemorySegment> blocks = filled(arena, 0, 4, BLOCK_BYTES);
+      List<byte[]> annotations = Collections.nCopies(4, new byte[] {1, 2, 3});
+      assertTrue(namespace.put(keys, blocks, annotations, third).join().isComplete());
+      assertEquals(4, namespace.lookup(keys, third).join().run());
+      assertEquals(0, namespace.lookup(keys, Options.DEFAULT.withGroup(2)).join().run());
+      List<byte[]> tooLong = Collections.nCopies(4, new byte[2049]);
+      assertThrows(
+          IllegalArgumentException.class, () -> namespace.put(keys, blocks, tooLong, third));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void manyAtOnce_eachGetsItsOwnBytes(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "many");
+      assertTrue(put(namespace, arena, 0, 200).isComplete());
+      List<List<MemorySegment>> read = new ArrayList<>();
+      List<CompletableFuture<BatchResult>> gets = new ArrayList<>();
+      for (int i = 0; i < 150; i++) {
+        List<MemorySegment> into = empty(arena, 10, BLOCK_BYTES);
+        read.add(into);
+        gets.add(namespace.get(keys(i, 10), into, Options.DEFAULT));
+      }
+      for (int i = 0; i < gets.size(); i++) {
+        BatchResult got = gets.get(i).join();
+        assertTrue(got.isComplete(), got::toString);
+        assertFilled(read.get(i), i);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void closedClient_answersUnavailable(Way way) {
+    CacheClient client = open(way);
+    CacheNamespace namespace = namespace(client, way, "closed");
+    client.close();
+    LookupResult found = namespace.lookup(keys(0, 2), Options.DEFAULT).join();
+    assertTrue(found.blocks().all(Status.UNAVAILABLE), found::toString);
+    assertFalse(client.isConnected());
+  }
+
+  @Test
+  void open_connectionString_decides() {
+    try (CacheClient remote = CacheClient.open("grpc://localhost:1");
+        CacheClient local = CacheClient.open("/nowhere/kvtier.sock")) {
+      assertInstanceOf(RemoteClient.class, remote);
+      assertInstanceOf(KvtierClient.class, local);
+      assertEquals(Status.UNAVAILABLE, remote.ping().join().status());
+    }
+    assertThrows(IllegalArgumentException.class, () -> CacheClient.open("grpcs://host:0"));
+    assertThrows(IllegalArgumentException.class, () -> CacheClient.open("grpcs://"));
+  }
+
+  @Test
+  void remote_withoutATokenOrTrust_isRefused() {
+    Path folder = Objects.requireNonNull(FOLDER.get());
+    try (RemoteClient nobody =
+        RemoteClient.builder(address()).authority(folder.resolve("daemon.crt")).build()) {
+      assertEquals(Status.DENIED, nobody.ping().join().status());
+    }
+    try (RemoteClient distrustful =
+        RemoteClient.builder(address()).tokenFile(folder.resolve("token")).build()) {
+      assertEquals(Status.UNAVAILABLE, distrustful.ping().join().status());
+    }
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> RemoteClient.builder("grpc://kvtier.example").token("kvt_1").build());
+  }
+}
