@@ -13,7 +13,7 @@ from pathlib import Path
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool
 
-WOUNDS = "io.kvtier.bench.WoundsTest"
+WOUNDS = "io.kvtier.systemtests.WoundsTest"
 DEVICE = "io.kvtier.daemon.DeviceRegionEndToEndTest"
 INDEX = "daemon/src/main/java/io/kvtier/daemon/index/"
 LIMIT_S = 240
@@ -34,7 +34,7 @@ class Guard:
 
     @property
     def module(self) -> str:
-        return "bench" if self.suite == WOUNDS else "daemon"
+        return "system-tests" if self.suite == WOUNDS else "daemon"
 
 
 @dataclass(frozen=True)

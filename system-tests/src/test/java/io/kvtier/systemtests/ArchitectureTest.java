@@ -1,4 +1,4 @@
-package io.kvtier.bench;
+package io.kvtier.systemtests;
 
 import static com.tngtech.archunit.base.DescribedPredicate.describe;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
@@ -58,7 +58,16 @@ final class ArchitectureTest {
       modules.add(type.getPackageName().split("\\.", -1)[2]);
     }
     assertEquals(
-        Set.of("bench", "cli", "client", "daemon", "layout", "policies", "protocol", "tiers"),
+        Set.of(
+            "bench",
+            "cli",
+            "client",
+            "daemon",
+            "layout",
+            "policies",
+            "protocol",
+            "reference",
+            "tiers"),
         modules);
   }
 
@@ -232,21 +241,32 @@ final class ArchitectureTest {
     return reached;
   }
 
-  @Test
-  void nothingUsesBench() {
+  @ParameterizedTest
+  @ValueSource(strings = {"bench", "reference"})
+  void nothingUsesATool(String module) {
     noClasses()
         .that()
-        .resideOutsideOfPackage("io.kvtier.bench..")
+        .resideOutsideOfPackage("io.kvtier." + module + "..")
         .should()
         .dependOnClassesThat()
-        .resideInAPackage("io.kvtier.bench..")
+        .resideInAPackage("io.kvtier." + module + "..")
         .allowEmptyShould(true)
         .check(CLASSES);
   }
 
   @ParameterizedTest
   @ValueSource(
-      strings = {"layout", "protocol", "policies", "tiers", "daemon", "client", "cli", "bench"})
+      strings = {
+        "layout",
+        "protocol",
+        "policies",
+        "tiers",
+        "daemon",
+        "client",
+        "cli",
+        "bench",
+        "reference"
+      })
   void packagesOfAModuleFormNoCycle(String module) {
     slices()
         .assignedFrom(new PackagesOf("io.kvtier." + module))

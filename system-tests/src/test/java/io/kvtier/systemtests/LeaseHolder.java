@@ -1,6 +1,6 @@
-package io.kvtier.bench;
+package io.kvtier.systemtests;
 
-import static io.kvtier.bench.Patterns.keys;
+import static io.kvtier.systemtests.Patterns.keys;
 
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Leases;

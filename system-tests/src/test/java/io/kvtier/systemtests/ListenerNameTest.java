@@ -1,4 +1,4 @@
-package io.kvtier.bench;
+package io.kvtier.systemtests;
 
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;

@@ -1,4 +1,4 @@
-package io.kvtier.bench;
+package io.kvtier.systemtests;
 
 import io.kvtier.client.Keys;
 import java.lang.foreign.Arena;

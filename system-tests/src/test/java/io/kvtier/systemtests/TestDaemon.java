@@ -1,4 +1,4 @@
-package io.kvtier.bench;
+package io.kvtier.systemtests;
 
 import java.io.BufferedReader;
 import java.io.IOException;

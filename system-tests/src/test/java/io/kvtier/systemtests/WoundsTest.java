@@ -1,10 +1,10 @@
-package io.kvtier.bench;
+package io.kvtier.systemtests;
 
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
-import static io.kvtier.bench.Patterns.empty;
-import static io.kvtier.bench.Patterns.filled;
-import static io.kvtier.bench.Patterns.keys;
-import static io.kvtier.bench.Patterns.matches;
+import static io.kvtier.systemtests.Patterns.empty;
+import static io.kvtier.systemtests.Patterns.filled;
+import static io.kvtier.systemtests.Patterns.keys;
+import static io.kvtier.systemtests.Patterns.matches;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
