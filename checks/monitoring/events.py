@@ -464,4 +464,5 @@ def main() -> None:
             Path(arguments.json).write_text(json.dumps(check.figures, indent=2) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
