@@ -222,11 +222,13 @@ class _Sink:
             self._view = part_of(self._into, self._start + index, self._block_bytes)
         view = self._view
         assert view is not None
-        size = len(message.data)
+        # Each access to the field makes a copy of it.
+        data = message.data
+        size = len(data)
         if size:
             if message.offset != self._filled or self._filled + size > self._block_bytes:
                 raise ValueError(f"{size} bytes at {message.offset} of a block, of which {self._filled} have come")
-            view[self._filled : self._filled + size] = message.data
+            view[self._filled : self._filled + size] = data
             self._filled += size
         if message.last:
             self.statuses[index] = self._ended(message, view)
