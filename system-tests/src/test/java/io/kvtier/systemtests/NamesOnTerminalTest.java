@@ -99,6 +99,7 @@ final class NamesOnTerminalTest {
               "reload",
               "flush",
               "object",
+              "plugins",
               "config running",
               "trace stop",
               "drain --off")) {
