@@ -4,12 +4,12 @@
     python3 -m checks.code.stubs --write    writes them
 """
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
 from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments
 
 PROTOS = ROOT / "protocol" / "src" / "main" / "proto"
 PACKAGE = ROOT / "client-py" / "src" / "kvtier" / "v1"
@@ -37,7 +37,7 @@ def stale() -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m checks.code.stubs", description="The Python client's gRPC stubs.")
+    parser = Arguments(prog="python3 -m checks.code.stubs", description="The Python client's gRPC stubs.")
     parser.add_argument("--write", action="store_true", help="write them")
     if parser.parse_args().write:
         with tempfile.TemporaryDirectory() as folder:
