@@ -27,9 +27,9 @@ final class ObjectSection {
 
   private static final long KEY_COMMAND_NS = 30_000_000_000L;
 
-  private final ConfigLoader keys;
+  private final KeyReader keys;
 
-  ObjectSection(ConfigLoader keys) {
+  ObjectSection(KeyReader keys) {
     this.keys = keys;
   }
 
@@ -46,7 +46,7 @@ final class ObjectSection {
             keys.positiveDuration("object.gc_every"),
             keys.duration("object.gc_grace"),
             keys.number("object.gc_calls_per_second", 1, 1_000_000),
-            keys.get("object.uses_every", ConfigLoader::orNever, "a duration such as 5min, or 0")),
+            keys.durationOrZero("object.uses_every", "5min")),
         keys.get(
             "object.node",
             ObjectSection::nodeName,
@@ -101,8 +101,7 @@ final class ObjectSection {
     for (String one : keys.list("object.encryption.read_key_files")) {
       older.add(new KeySource.KeyFile(keys.path("object.encryption.read_key_files", one)));
     }
-    boolean readsUnencrypted =
-        keys.get("object.encryption.read_unencrypted", ConfigLoader::bool, "true or false");
+    boolean readsUnencrypted = keys.flag("object.encryption.read_unencrypted");
     keys.require(
         "object.encryption.key_command",
         file.isEmpty() || command.isEmpty(),
@@ -146,7 +145,7 @@ final class ObjectSection {
         callsMax,
         keys.size("object.load_bytes_per_second", 0, 1L << 50),
         keys.size("object.store_bytes_per_second", 0, 1L << 50),
-        keys.get("object.hedge_after", ConfigLoader::orNever, "a duration such as 200ms, or 0"),
+        keys.durationOrZero("object.hedge_after", "200ms"),
         new ObjectPipelineOptions.Breaker(
             keys.number("object.breaker_failures", 1, 1 << 20),
             keys.positiveDuration("object.breaker_open"),

@@ -19,17 +19,17 @@ final class PluginSection {
   private static final int THREADS = 4;
   private static final int THREADS_MAX = 256;
 
-  private final ConfigLoader loader;
+  private final KeyReader keys;
 
-  PluginSection(ConfigLoader loader) {
-    this.loader = loader;
+  PluginSection(KeyReader keys) {
+    this.keys = keys;
   }
 
   PluginsConfig read() {
-    Plugins plugins = load(loader.text(DIRECTORY));
+    Plugins plugins = load(keys.text(DIRECTORY));
     List<SourceConfig> sources = new ArrayList<>();
     try {
-      for (String item : loader.list(SOURCES)) {
+      for (String item : keys.list(SOURCES)) {
         SourceConfig source = source(item);
         requireKnown(source.name(), plugins);
         if (sources.stream().anyMatch(other -> other.name().equals(source.name()))) {
@@ -38,7 +38,7 @@ final class PluginSection {
         sources.add(source);
       }
     } catch (IllegalArgumentException e) {
-      loader.require(SOURCES, false, String.valueOf(e.getMessage()));
+      keys.require(SOURCES, false, String.valueOf(e.getMessage()));
       sources.clear();
     }
     return new PluginsConfig(plugins, sources);
@@ -46,15 +46,15 @@ final class PluginSection {
 
   private Plugins load(String directory) {
     try {
-      return directory.isEmpty() ? Plugins.NONE : Plugins.of(loader.path(DIRECTORY, directory));
+      return directory.isEmpty() ? Plugins.NONE : Plugins.of(keys.path(DIRECTORY, directory));
     } catch (PluginException e) {
-      loader.require(DIRECTORY, false, "plug-ins that can be loaded; " + e.getMessage());
+      keys.require(DIRECTORY, false, "plug-ins that can be loaded; " + e.getMessage());
       return Plugins.NONE;
     }
   }
 
   private void requireKnown(String name, Plugins plugins) {
-    if (plugins.source(name) == null && !loader.isMistaken(DIRECTORY)) {
+    if (plugins.source(name) == null && !keys.isMistaken(DIRECTORY)) {
       throw new IllegalArgumentException(
           "sources that a plug-in provides ("
               + (plugins.sourceNames().isEmpty()

@@ -30,8 +30,25 @@ final class TenantList {
 
   private TenantList() {}
 
+  /** The tenants as the key {@code tenants} names them. */
+  static List<TenantConfig> read(KeyReader keys) {
+    String key = "tenants";
+    try {
+      return parse(
+          keys.list(key),
+          new Space(
+              Units.bytes(keys.text("host.bytes")),
+              Units.bytes(keys.text("host.slab_bytes")),
+              Units.bytes(keys.text("ssd.bytes")),
+              Units.bytes(keys.text("ssd.file_bytes"))));
+    } catch (IllegalArgumentException e) {
+      keys.require(key, false, String.valueOf(e.getMessage()));
+      return List.of();
+    }
+  }
+
   /**
-   * Reads and checks them.
+   * Reads and checks tenants.
    *
    * @throws IllegalArgumentException with what was expected, in words
    */

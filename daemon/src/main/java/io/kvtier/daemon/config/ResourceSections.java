@@ -1,0 +1,78 @@
+package io.kvtier.daemon.config;
+
+import io.kvtier.tiers.gpu.CopyOptions;
+
+/** Reads what the daemon takes of the machine: {@code gpu}, {@code copy} and {@code limits}. */
+final class ResourceSections {
+  /** Blocks from a GPU need several threads; the engine on this machine needs the other cores. */
+  private static final int COPY_THREADS_AUTO =
+      Math.clamp(Runtime.getRuntime().availableProcessors() * 2 / 3, 1, 12);
+
+  private final KeyReader keys;
+
+  ResourceSections(KeyReader keys) {
+    this.keys = keys;
+  }
+
+  /** Copies to and from GPUs. */
+  KvtierdConfig.GpuConfig gpu() {
+    CopyOptions usual = CopyOptions.DEFAULT;
+    // Two directions, each with its slots.
+    int slots = 2 * usual.slots();
+    long staging = keys.size("gpu.staging_bytes", (long) slots << 16, (long) slots << 28);
+    keys.requireMultiple("gpu.staging_bytes", staging, (long) slots << 12, "8 pages");
+    return new KvtierdConfig.GpuConfig(
+        keys.autoOrOff("gpu.enabled"),
+        new CopyOptions(
+            usual.slots(),
+            (int) (staging / slots),
+            usual.slotRuns(),
+            keys.number("gpu.thread_blocks", 1, 1024),
+            usual.linkBlocks(),
+            usual.depth()),
+        keys.flag("gpu.restart"));
+  }
+
+  /** The pipeline that makes checksums. */
+  KvtierdConfig.CopyConfig copy() {
+    return new KvtierdConfig.CopyConfig(
+        copyThreads(),
+        keys.number("copy.queue_depth", 1, 65536),
+        (int) keys.size("copy.inline_bytes", 0, 1L << 30));
+  }
+
+  /** The limits of the index and of sessions. */
+  KvtierdConfig.LimitsConfig limits() {
+    long lease = keys.duration("limits.lease");
+    long leaseMax = keys.duration("limits.lease_max");
+    long reservation = keys.duration("limits.reservation");
+    long deadline = keys.duration("limits.deadline");
+    long deadlineMax = keys.duration("limits.deadline_max");
+    keys.requireAtMost("limits.lease", lease, "limits.lease_max", leaseMax);
+    keys.requireAtMost("limits.deadline", deadline, "limits.deadline_max", deadlineMax);
+    return new KvtierdConfig.LimitsConfig(
+        keys.number("limits.blocks", 64, 1 << 27),
+        keys.size("limits.annotation_bytes", 0, 1L << 36) & -4096L,
+        keys.number("limits.sessions", 1, 1 << 16),
+        keys.size("limits.ring_bytes", 1 << 20, 1L << 40),
+        keys.number("limits.operations", 1, 1 << 16),
+        keys.number("limits.operations_per_session", 1, 1 << 16),
+        keys.number("limits.holds", 64, 1 << 24),
+        keys.number("limits.holds_per_session", 1, 1 << 24),
+        lease,
+        leaseMax,
+        reservation == 0 ? lease : reservation,
+        deadline,
+        deadlineMax);
+  }
+
+  private int copyThreads() {
+    int threads =
+        keys.get(
+            "copy.threads",
+            text -> text.equals("auto") ? COPY_THREADS_AUTO : Integer.parseInt(text),
+            "auto or a whole number");
+    keys.require("copy.threads", threads >= 1 && threads <= 256, "auto, or a number from 1 to 256");
+    return threads;
+  }
+}
