@@ -113,7 +113,7 @@ final class ConfigCommand implements Runnable {
   static final class CheckCommand extends Reading {
     @Override
     void show(String name, LoadedConfig loaded) {
-      Plugins plugins = loaded.config().plugins().plugins();
+      Plugins plugins = loaded.config().tiers().plugins().plugins();
       long differ = loaded.entries().stream().filter(Entry::differs).count();
       print(
           json

@@ -105,7 +105,7 @@ public final class Daemon implements AutoCloseable {
       throws IOException {
     this.probe = probe;
     this.reloaders = reloaders;
-    kept = new KeptBlocks(config.host().keepNs());
+    kept = new KeptBlocks(config.tiers().host().keeping().keepNs());
     try {
       directIo = start(config);
     } catch (IOException | RuntimeException e) {
@@ -118,29 +118,29 @@ public final class Daemon implements AutoCloseable {
   }
 
   private boolean start(KvtierdConfig config) throws IOException {
-    if (config.plugins().plugins().folder() != null) {
-      LOG.info("plug-ins {}", config.plugins().plugins().describe());
+    if (config.tiers().plugins().plugins().folder() != null) {
+      LOG.info("plug-ins {}", config.tiers().plugins().plugins().describe());
     }
     SecureRandom random = new SecureRandom();
     long generation = random.nextLong();
     SocketPlace place = keep(SocketPlace.take(config.socket().path()));
     StartCheck.Listeners listeners = StartCheck.listeners(config);
     listeners.requireFree();
-    KvtierdConfig.HostConfig host = config.host();
-    KvtierdConfig.SsdConfig ssd = config.ssd();
+    KvtierdConfig.HostConfig host = config.tiers().host();
+    KvtierdConfig.SsdConfig ssd = config.tiers().ssd();
     KvtierdConfig.LimitsConfig limits = config.limits();
     PeerPolicy peers = new PeerPolicy(SocketPaths.uid(), config.socket(), config.tenants());
     Tenants tenants = Tenants.of(config.tenants());
     Tenants.Regions hostRegions =
         tenants.regions(
             config.tenants().stream().map(KvtierdConfig.TenantConfig::hostBytes).toList(),
-            host.slabs(),
-            host.slabBytes());
-    Callers callers = new Callers(config.access(), tenants.names());
-    ServerTls tls = config.tls() == null ? null : new ServerTls(config.tls());
+            host.memory().slabs(),
+            host.memory().slabBytes());
+    Callers callers = new Callers(config.network().access(), tenants.names());
+    ServerTls tls = config.network().tls() == null ? null : new ServerTls(config.network().tls());
     // Memory is taken when all is known that can be known without it.
     SsdTier.requireFree(ssd);
-    ObjectTier.requireFree(config.object());
+    ObjectTier.requireFree(config.tiers().object());
     HostTier hostTier =
         keep(
             new HostTier(
@@ -148,7 +148,7 @@ public final class Daemon implements AutoCloseable {
                 hostRegions,
                 config.socket().path(),
                 limits.blocksMax(),
-                limits.holdsMax(),
+                limits.operations().holdsMax(),
                 limits.annotationBytes()));
     memory = hostTier;
     SlabStore slabs = hostTier.slabs();
@@ -171,7 +171,7 @@ public final class Daemon implements AutoCloseable {
     Counters counters = new Counters(region);
     hostTier.watchKeeper(counters::countKeeperRestart, counters::setKept);
     Latencies latencies = new Latencies();
-    KvtierdConfig.CopyConfig copy = config.copy();
+    KvtierdConfig.CopyConfig copy = config.copies().checksums();
     ThreadedPipeline copies =
         keep(
             new ThreadedPipeline(
@@ -187,25 +187,28 @@ public final class Daemon implements AutoCloseable {
             new SsdTier(
                 ssd, ssdRegions(config, tenants), SLOT_ALIGNMENT, doorbell, Daemon::stopBroken));
     ObjectTier objectTier =
-        keep(new ObjectTier(config.object(), config.socket().path(), doorbell, Daemon::stopBroken));
-    OuterSources outer = keep(new OuterSources(config.plugins(), doorbell, Daemon::stopBroken));
+        keep(
+            new ObjectTier(
+                config.tiers().object(), config.socket().path(), doorbell, Daemon::stopBroken));
+    OuterSources outer =
+        keep(new OuterSources(config.tiers().plugins(), doorbell, Daemon::stopBroken));
     // Closed after the index, which knows what is in flight, and before the memory.
     GpuTier gpus =
         keep(
             new GpuTier(
                 new GpuTier.Parts(
-                    config.gpu().enabled() ? probe : Daemon::withoutGpus,
-                    config.gpu().copies(),
+                    config.copies().gpu().enabled() ? probe : Daemon::withoutGpus,
+                    config.copies().gpu().copies(),
                     slabs::mapping,
                     slabs.slabs(),
                     IndexAgent.DEVICE_TRANSFERS,
                     doorbell,
                     Daemon::stopBroken)));
     this.gpus = gpus;
-    KvtierdConfig.EventsConfig eventsConfig = config.events();
+    KvtierdConfig.EventsConfig eventsConfig = config.reports().events();
     EventRing eventRing =
-        eventsConfig == null ? null : keep(new EventRing(eventsConfig.queueBytes()));
-    KvtierdConfig.TracesConfig traces = config.traces();
+        eventsConfig == null ? null : keep(new EventRing(eventsConfig.buffers().queueBytes()));
+    KvtierdConfig.TracesConfig traces = config.reports().traces();
     RequestTap requests =
         new RequestTap(!traces.endpoint().isEmpty(), traces.sample(), System::nanoTime, counters);
     // It outlives the index: what that tells at last is written.
@@ -248,11 +251,11 @@ public final class Daemon implements AutoCloseable {
     LOG.info(
         "found {} in memory{} in {} ms",
         Counted.of(counters.get(Counter.FOUND_HOST), "block"),
-        ssd.bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
+        ssd.space().bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
     index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
     index.extend("threads", ThreadDump::run);
-    index.extend("plugins", words -> PluginReport.run(config.plugins().plugins(), words));
+    index.extend("plugins", words -> PluginReport.run(config.tiers().plugins().plugins(), words));
     if (reloaders != null) {
       Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));
       reloader = made;
@@ -267,7 +270,7 @@ public final class Daemon implements AutoCloseable {
                 VERSION,
                 counters,
                 new SessionConductor.Access(
-                    peers, tenants, limits.sessionsMax(), limits.ringBytesMax()),
+                    peers, tenants, limits.sessions().max(), limits.sessions().ringBytesMax()),
                 new SessionConductor.Memory(
                     SharedMemory.readOnly(daemonMemory), slabs, hostRegions, () -> !gpus.hasNone()),
                 new SessionConductor.IndexSide(index, doorbell, epoll)));
@@ -290,7 +293,7 @@ public final class Daemon implements AutoCloseable {
       grpc =
           keep(
               new GrpcFront(
-                  config.grpc(),
+                  config.network().grpc(),
                   grpcPlace,
                   new GrpcFront.Environment(
                       VERSION,
@@ -298,8 +301,8 @@ public final class Daemon implements AutoCloseable {
                       doorbell,
                       slabs,
                       counters,
-                      limits.leaseNs(),
-                      config.grpc().usesTls() ? tls : null,
+                      limits.times().leaseNs(),
+                      config.network().grpc().usesTls() ? tls : null,
                       callers,
                       tenants,
                       requests,
@@ -315,19 +318,19 @@ public final class Daemon implements AutoCloseable {
                   new HttpFront.Environment(
                       VERSION,
                       config.socket().path(),
-                      reloader == null ? config::settings : reloader::entries,
+                      reloader == null ? config.reports()::settings : reloader::entries,
                       region,
                       index,
                       doorbell,
                       counters,
                       latencies,
-                      config.http().hosts(),
-                      config.http().usesTls() ? tls : null,
+                      config.network().http().hosts(),
+                      config.network().http().usesTls() ? tls : null,
                       callers,
                       tenants.count())));
     }
     PageTaker taker = keep(new PageTaker(slabs, Daemon::stopWithoutMemory));
-    if (host.hugePages()) {
+    if (host.memory().hugePages()) {
       keep(new HugePages(slabs, taker));
     }
     // The first to go when the daemon stops: who connects later shall fail at once.
@@ -379,13 +382,13 @@ public final class Daemon implements AutoCloseable {
   }
 
   private static Tenants.Regions ssdRegions(KvtierdConfig config, Tenants tenants) {
-    KvtierdConfig.SsdConfig ssd = config.ssd();
+    KvtierdConfig.SsdConfig ssd = config.tiers().ssd();
     // In RocksDB half of the space is for itself, of each tenant's as of all.
-    int share = ssd.engine() == SsdEngine.ROCKSDB ? 2 : 1;
+    int share = ssd.writing().engine() == SsdEngine.ROCKSDB ? 2 : 1;
     return tenants.regions(
         config.tenants().stream().map(tenant -> tenant.ssdBytes() / share).toList(),
         ssd.files(),
-        ssd.fileBytes());
+        ssd.space().fileBytes());
   }
 
   private static GpuProbe withoutGpus() {

@@ -85,16 +85,16 @@ final class HostTier implements AutoCloseable {
       throws IOException {
     slots =
         new SlotAllocator(
-            regions.toArray(), regions.tenants(), config.slabBytes(), SLOT_ALIGNMENT, 1);
+            regions.toArray(), regions.tenants(), config.memory().slabBytes(), SLOT_ALIGNMENT, 1);
     try {
-      if (config.keepNs() == 0) {
+      if (config.keeping().keepNs() == 0) {
         if (Files.exists(directoryOf(config, socket), LinkOption.NOFOLLOW_LINKS)) {
           // An earlier daemon kept its memory; this one is not to.
           Path directory = directory(config, socket);
           keep(lock(directory));
           new KeptMemory(directory, 0).letGo();
         }
-        slabs = keep(new SlabStore(config.slabs(), config.slabBytes()));
+        slabs = keep(new SlabStore(config.memory().slabs(), config.memory().slabBytes()));
         lateWriters = WriterParts.ofNewMemory(holdsMax, slots.slotsMax());
         ledger = new NoLedger();
       } else {
@@ -102,7 +102,7 @@ final class HostTier implements AutoCloseable {
         keep(lock(directory));
         // Its own name is a hash of this one's.
         Files.writeString(directory.resolve(SOCKET_NOTE), socket.toAbsolutePath() + "\n");
-        long seconds = Math.ceilDiv(config.keepNs(), 1_000_000_000L);
+        long seconds = Math.ceilDiv(config.keeping().keepNs(), 1_000_000_000L);
         KeptMemory kept = keep(new KeptMemory(directory, seconds));
         if (!isNoted(directory, regions.text())) {
           // Clients still have mapped what was their tenant's, and may be another's now.
@@ -111,20 +111,27 @@ final class HostTier implements AutoCloseable {
         }
         keptMemory = kept;
         keptDirectory = directory;
-        boolean isMapped = config.ledger() == HostLedger.MAPPED;
+        boolean isMapped = config.keeping().ledger() == HostLedger.MAPPED;
         long besideBytes =
             isMapped
-                ? MappedLedger.bytesFor(config.slabs(), config.slabBytes(), annotationBytes)
+                ? MappedLedger.bytesFor(
+                    config.memory().slabs(), config.memory().slabBytes(), annotationBytes)
                 : SharedMemory.PAGE_BYTES;
-        SlabWriters.Earlier earlier = writersOfEarlier(kept, directory, config.slabs());
+        SlabWriters.Earlier earlier = writersOfEarlier(kept, directory, config.memory().slabs());
         kept.beforeHandOver(next -> SlabWriters.handOver(directory, next));
-        slabs = keep(new SlabStore(config.slabs(), config.slabBytes(), besideBytes, kept));
+        slabs =
+            keep(
+                new SlabStore(
+                    config.memory().slabs(), config.memory().slabBytes(), besideBytes, kept));
         lateWriters = noteWriters(directory, kept.keeperProcess(), earlier, holdsMax);
         ledger =
             keep(
                 isMapped
                     ? new MappedLedger(
-                        slabs.beside(), config.slabs(), config.slabBytes(), annotationBytes)
+                        slabs.beside(),
+                        config.memory().slabs(),
+                        config.memory().slabBytes(),
+                        annotationBytes)
                     : chronicle(directory, blocksMax, annotationBytes));
       }
     } catch (IOException | RuntimeException e) {
@@ -237,8 +244,8 @@ final class HostTier implements AutoCloseable {
   }
 
   private static Path directoryOf(HostConfig config, Path socket) {
-    if (!config.directory().toString().isEmpty()) {
-      return config.directory();
+    if (!config.keeping().directory().toString().isEmpty()) {
+      return config.keeping().directory();
     }
     String name = socket.toAbsolutePath().normalize().toString();
     UUID hash = UUID.nameUUIDFromBytes(name.getBytes(StandardCharsets.UTF_8));

@@ -138,18 +138,18 @@ public final class Kvtierd implements Callable<Integer> {
       return 2;
     }
     try {
-      DaemonLog.configure(loaded.config().log());
+      DaemonLog.configure(loaded.config().reports().log());
       return run(source, loaded, gpus);
     } catch (IOException e) {
       String words = FileErrors.withCure(FileErrors.words(e));
-      DaemonLog.startFailed(loaded.config().log(), words, null);
+      DaemonLog.startFailed(loaded.config().reports().log(), words, null);
       return 1;
     }
   }
 
   /** How to log where the configuration is mistaken: mistaken keys have their defaults. */
   private static KvtierdConfig.LogConfig logOf(ConfigSource source) {
-    return source.read().loaded().config().log();
+    return source.read().loaded().config().reports().log();
   }
 
   private static int run(ConfigSource source, LoadedConfig loaded, Supplier<GpuProbe> gpus)
@@ -183,17 +183,17 @@ public final class Kvtierd implements Callable<Integer> {
                 },
                 "kvtier-stop"));
     StringBuilder ready = new StringBuilder("kvtierd ready on " + config.socket().path());
-    ready.append("; host ").append(ByteSize.words(config.host().bytes()));
-    if (config.ssd().bytes() > 0) {
+    ready.append("; host ").append(ByteSize.words(config.tiers().host().memory().bytes()));
+    if (config.tiers().ssd().space().bytes() > 0) {
       ready
           .append(", SSD ")
-          .append(ByteSize.words(config.ssd().bytes()))
+          .append(ByteSize.words(config.tiers().ssd().space().bytes()))
           .append(" in ")
-          .append(config.ssd().directories().getFirst());
+          .append(config.tiers().ssd().space().directories().getFirst());
       ready.append(
           daemon.isDirectIo() ? " (direct IO)" : " (buffered: the file system has no direct IO)");
     }
-    String objects = ObjectTier.describe(config.object().place());
+    String objects = ObjectTier.describe(config.tiers().object().place());
     if (objects != null) {
       ready.append(", objects in ").append(objects);
     }
@@ -222,10 +222,12 @@ public final class Kvtierd implements Callable<Integer> {
   }
 
   private static String whyNoRestart(KvtierdConfig config) {
-    if (!config.gpu().restart()) {
+    if (!config.copies().gpu().restart()) {
       return "gpu.restart is false";
     }
-    return config.host().keepNs() > 0 ? "" : "with host.keep 0 what is in memory would be lost";
+    return config.tiers().host().keeping().keepNs() > 0
+        ? ""
+        : "with host.keep 0 what is in memory would be lost";
   }
 
   /**

@@ -107,7 +107,7 @@ final class ObjectTier implements AutoCloseable {
    */
   static void requireFree(ObjectConfig config) throws IOException {
     String store = describe(config.place());
-    if (store == null || config.ledgerBytes() == 0) {
+    if (store == null || config.ledger().bytesMax() == 0) {
       return;
     }
     try {
@@ -119,13 +119,13 @@ final class ObjectTier implements AutoCloseable {
 
   /** What is in one store says nothing of another. */
   private static Path ledgerFolder(ObjectConfig config, String store) {
-    return config.directory().resolve("store-" + shortHash(store));
+    return config.ledger().directory().resolve("store-" + shortHash(store));
   }
 
   private static IOException directoryFailure(ObjectConfig config, IOException cause) {
     return new IOException(
         "object.directory '"
-            + config.directory()
+            + config.ledger().directory()
             + "' can't be used: "
             + FileErrors.ofMaking(cause),
         cause);
@@ -143,11 +143,11 @@ final class ObjectTier implements AutoCloseable {
     PresenceCache presence =
         new PresenceCache(
             store,
-            config.presenceBytes(),
-            config.presentNs(),
-            config.absentNs(),
-            config.probes(),
-            config.probeTimeoutNs(),
+            config.presence().bytesMax(),
+            config.presence().presentNs(),
+            config.presence().absentNs(),
+            config.presence().probes(),
+            config.presence().probeTimeoutNs(),
             ledger);
     greet(store, presence);
     ObjectPipeline made =
@@ -155,7 +155,7 @@ final class ObjectTier implements AutoCloseable {
             new ObjectPipeline(
                 "kvtier-object", store, config.pipeline(), cipher, presence, bell, defect));
     pipeline = made;
-    String node = config.node().isEmpty() ? nodeOf(socket) : config.node();
+    String node = config.care().node().isEmpty() ? nodeOf(socket) : config.care().node();
     UseLog uses = uses(config, store, node, defect);
     Queue<List<String>> collected = new ConcurrentLinkedQueue<>();
     ObjectDeletions deletions =
@@ -167,7 +167,7 @@ final class ObjectTier implements AutoCloseable {
         };
     ObjectJanitor janitor =
         keep(new ObjectJanitor(store, node, janitorOptions(config), cipher, deletionsOfJanitor));
-    if (config.bytes() > 0) {
+    if (config.care().bytesMax() > 0) {
       // Where an operator's task is under way, a turn is left out.
       keep(
           new Collector(
@@ -178,8 +178,8 @@ final class ObjectTier implements AutoCloseable {
             made, config.pipeline().depth(), made::reachesStore, made::takesStores),
         new ObjectParts.Contents(
             presence, deletions, collected::poll, uses == null ? null : uses::used),
-        config.admission(),
-        config.spillBytes(),
+        config.uploads().admission(),
+        config.uploads().spillBytes(),
         new ObjectOperator(janitor),
         () -> {
           Map<String, Object> report = report(store, made, presence, deletions, janitor);
@@ -203,7 +203,7 @@ final class ObjectTier implements AutoCloseable {
 
   private @Nullable PresenceLedger ledger(
       ObjectConfig config, ObjectStore store, Consumer<Throwable> defect) throws IOException {
-    if (config.ledgerBytes() == 0) {
+    if (config.ledger().bytesMax() == 0) {
       return null;
     }
     Path folder = ledgerFolder(config, store.describe());
@@ -214,8 +214,8 @@ final class ObjectTier implements AutoCloseable {
           keep(
               new PresenceLedger(
                   folder,
-                  config.ledgerBytes(),
-                  TimeUnit.NANOSECONDS.toMillis(config.ledgerAgeNs()),
+                  config.ledger().bytesMax(),
+                  TimeUnit.NANOSECONDS.toMillis(config.ledger().ageNsMax()),
                   defect));
     } catch (IOException e) {
       throw directoryFailure(config, e);
@@ -239,7 +239,7 @@ final class ObjectTier implements AutoCloseable {
   }
 
   private static ObjectJanitor.Options janitorOptions(ObjectConfig config) {
-    ObjectJanitor.Options usual = ObjectJanitor.Options.of(config.bytes());
+    ObjectJanitor.Options usual = ObjectJanitor.Options.of(config.care().bytesMax());
     return new ObjectJanitor.Options(
         usual.capBytes(),
         usual.lowPercent(),

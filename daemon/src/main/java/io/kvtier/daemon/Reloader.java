@@ -193,26 +193,27 @@ final class Reloader implements AutoCloseable {
   /** Does it, if it can be done while the daemon runs. */
   private boolean apply(String key, KvtierdConfig config) throws IOException {
     switch (key) {
-      case "host.policy" -> command("policy host " + config.host().policy());
+      case "host.policy" -> command("policy host " + config.tiers().host().policy());
       case "ssd.policy" -> {
         // Without the tier there is nothing to swap: the next start takes it with the tier.
-        if (effective.config().ssd().bytes() > 0) {
-          command("policy ssd " + config.ssd().policy());
+        if (effective.config().tiers().ssd().space().bytes() > 0) {
+          command("policy ssd " + config.tiers().ssd().policy());
         }
       }
-      case "ssd.admission" -> command("admission ssd " + config.ssd().admission());
-      case "object.admission" -> command("admission object " + config.object().admission());
+      case "ssd.admission" -> command("admission ssd " + config.tiers().ssd().admission());
+      case "object.admission" ->
+          command("admission object " + config.tiers().object().uploads().admission());
       case "ssd.scrub_bytes_per_second" ->
-          command("set " + key + " " + config.ssd().scrubBytesPerSecond());
+          command("set " + key + " " + config.tiers().ssd().rates().scrubBytesPerSecond());
       case "ssd.write_bytes_per_day" ->
-          command("set " + key + " " + config.ssd().writeBytesPerDay());
+          command("set " + key + " " + config.tiers().ssd().rates().writeBytesPerDay());
       case "object.load_bytes_per_second", "object.store_bytes_per_second" ->
           live.changeBandwidth(
-              config.object().pipeline().loadBytesPerSecond(),
-              config.object().pipeline().storeBytesPerSecond());
+              config.tiers().object().pipeline().loadBytesPerSecond(),
+              config.tiers().object().pipeline().storeBytesPerSecond());
       case "socket.users", "socket.groups" ->
           live.changePeers(config.socket().users(), config.socket().groups());
-      case "log.level" -> DaemonLog.setLevel(config.log().level());
+      case "log.level" -> DaemonLog.setLevel(config.reports().log().level());
       default -> {
         return false;
       }

@@ -57,14 +57,14 @@ final class SsdTier implements AutoCloseable {
       Runnable finishedBell,
       Consumer<Throwable> defect)
       throws IOException {
-    int lanes = config.directories().size();
+    int lanes = config.space().directories().size();
     slots =
         new SlotAllocator(
             regions.toArray(),
             regions.tenants(),
-            config.fileBytes(),
+            config.space().fileBytes(),
             // A large tier has coarser slots: there are 2^31 numbers for them.
-            SlotAllocator.granularity(config.files(), config.fileBytes(), slotAlignment),
+            SlotAllocator.granularity(config.files(), config.space().fileBytes(), slotAlignment),
             lanes);
     try {
       for (int lane = 0; lane < lanes && config.files() > 0; lane++) {
@@ -84,7 +84,7 @@ final class SsdTier implements AutoCloseable {
    */
   static void requireFree(SsdConfig config) throws IOException {
     if (config.files() > 0) {
-      for (Path directory : config.directories()) {
+      for (Path directory : config.space().directories()) {
         DirectoryLock.requireFree(directory);
       }
     }
@@ -92,15 +92,16 @@ final class SsdTier implements AutoCloseable {
 
   private void open(SsdConfig config, int lane, Runnable finishedBell, Consumer<Throwable> defect)
       throws IOException {
-    int lanes = config.directories().size();
-    Path directory = config.directories().get(lane);
+    int lanes = config.space().directories().size();
+    Path directory = config.space().directories().get(lane);
     int files = (config.files() + lanes - 1 - lane) / lanes;
-    boolean rocks = config.engine() == SsdEngine.ROCKSDB;
+    boolean rocks = config.writing().engine() == SsdEngine.ROCKSDB;
     SlotDevice device =
         keep(
             rocks
-                ? new RocksDevice(directory, files, config.fileBytes(), config.bytes() / lanes)
-                : new FileDevice(directory, files, config.fileBytes()));
+                ? new RocksDevice(
+                    directory, files, config.space().fileBytes(), config.space().bytes() / lanes)
+                : new FileDevice(directory, files, config.space().fileBytes()));
     isDirect &= device instanceof FileDevice direct && direct.isDirect();
     RocksLedger ledger = keep(new RocksLedger(directory));
     if (!ledger.openingReport().isEmpty()) {
@@ -110,7 +111,7 @@ final class SsdTier implements AutoCloseable {
         "slots of version "
             + SlotHeaderDescriptor.VERSION
             + ", file_bytes="
-            + config.fileBytes()
+            + config.space().fileBytes()
             + ", directory "
             + lane
             + " of "
@@ -135,22 +136,23 @@ final class SsdTier implements AutoCloseable {
     LedgerThread lastLeg =
         new LedgerThread(
             "kvtier-ledger-" + lane,
-            new LedgerLeg(ledger, config.survivesPowerLoss(), device::sync, troubles),
-            config.queueDepth() + FORGETS_MAX,
+            new LedgerLeg(ledger, config.writing().survivesPowerLoss(), device::sync, troubles),
+            config.pipeline().queueDepth() + FORGETS_MAX,
             defect);
     // Closed after the pipeline: what that still writes is entered.
     keep(lastLeg);
     SsdEngine.Started started =
         config
+            .writing()
             .engine()
             .start(
                 new SsdEngine.Parts(
                     "kvtier-ssd-" + lane,
                     device,
-                    config.codec(),
+                    config.writing().codec(),
                     lastLeg,
-                    config.threads(),
-                    config.queueDepth(),
+                    config.pipeline().threads(),
+                    config.pipeline().queueDepth(),
                     finishedBell,
                     troubles,
                     defect));

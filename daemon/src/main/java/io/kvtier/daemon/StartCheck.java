@@ -119,7 +119,7 @@ final class StartCheck {
 
   private static Listener.@Nullable Place place(Listener listener, KvtierdConfig config)
       throws IOException {
-    return listener.enabled() ? listener.judge(config.access()) : null;
+    return listener.enabled() ? listener.judge(config.network().access()) : null;
   }
 
   private static List<String> machineProblems(LoadedConfig loaded) {

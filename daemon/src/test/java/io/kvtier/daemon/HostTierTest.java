@@ -6,7 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.HostConfig;
+import io.kvtier.daemon.config.KvtierdConfig.HostKeeping;
 import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
+import io.kvtier.daemon.config.KvtierdConfig.HostMemory;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.tiers.slots.Claim;
@@ -33,14 +35,10 @@ final class HostTierTest {
   private HostTier open(Path directory, long keepNs, int slabs) throws IOException {
     return new HostTier(
         new HostConfig(
-            (long) slabs * SLAB_BYTES,
-            SLAB_BYTES,
-            false,
+            new HostMemory((long) slabs * SLAB_BYTES, SLAB_BYTES, false),
             "lru",
             0.1,
-            keepNs,
-            directory,
-            HostLedger.MAPPED),
+            new HostKeeping(keepNs, directory, HostLedger.MAPPED)),
         Tenants.of(List.of()).regions(List.of(), slabs, 1),
         folder.resolve("kvtierd.sock"),
         64,

@@ -8,6 +8,10 @@ import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
 import io.kvtier.daemon.config.KvtierdConfig.SsdConfig;
+import io.kvtier.daemon.config.KvtierdConfig.SsdPipeline;
+import io.kvtier.daemon.config.KvtierdConfig.SsdRates;
+import io.kvtier.daemon.config.KvtierdConfig.SsdSpace;
+import io.kvtier.daemon.config.KvtierdConfig.SsdWriting;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodecs;
@@ -49,18 +53,12 @@ final class SsdTierTest {
   private SsdTier open(List<Path> directories, int files, SsdEngine engine) throws IOException {
     return new SsdTier(
         new SsdConfig(
-            files * FILE_BYTES,
-            directories,
-            FILE_BYTES,
+            new SsdSpace(files * FILE_BYTES, directories, FILE_BYTES),
             "lru",
             "all",
-            engine,
-            BlockCodecs.none(),
-            false,
-            0,
-            0,
-            1,
-            8),
+            new SsdWriting(engine, BlockCodecs.none(), false),
+            new SsdRates(0, 0),
+            new SsdPipeline(1, 8)),
         Tenants.of(List.of()).regions(List.of(), files, FILE_BYTES),
         SLOT_BYTES,
         finished::release,

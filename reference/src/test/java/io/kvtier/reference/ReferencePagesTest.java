@@ -69,7 +69,7 @@ final class ReferencePagesTest {
   void configuration_hasEveryKeyThatTheDaemonTakes() throws Exception {
     KvtierdConfig config = ConfigLoader.load(null, List.of());
     Set<String> taken =
-        config.settings().stream()
+        config.reports().settings().stream()
             .map(entry -> entry.key())
             .collect(Collectors.toCollection(TreeSet::new));
     Set<String> written = new TreeSet<>();

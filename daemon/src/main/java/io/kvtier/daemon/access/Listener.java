@@ -28,26 +28,26 @@ public record Listener(
 
   /** Of gRPC. */
   public static Listener grpc(KvtierdConfig config) {
-    KvtierdConfig.GrpcConfig grpc = config.grpc();
+    KvtierdConfig.GrpcConfig grpc = config.network().grpc();
     return new Listener(
         "gRPC",
         "grpc",
         grpc.enabled(),
         grpc.host(),
         grpc.port(),
-        grpc.usesTls() ? config.tls() : null);
+        grpc.usesTls() ? config.network().tls() : null);
   }
 
   /** Of HTTP. */
   public static Listener http(KvtierdConfig config) {
-    KvtierdConfig.HttpConfig http = config.http();
+    KvtierdConfig.HttpConfig http = config.network().http();
     return new Listener(
         "HTTP",
         "http",
         http.enabled(),
         http.host(),
         http.port(),
-        http.usesTls() ? config.tls() : null);
+        http.usesTls() ? config.network().tls() : null);
   }
 
   /**

@@ -111,21 +111,20 @@ public final class ConfigLoader {
     TelemetrySections telemetry = new TelemetrySections(keys);
     return new KvtierdConfig(
         network.socket(),
-        new HostSection(keys).read(),
-        new SsdSection(keys).read(),
-        new ObjectSection(keys).read(),
-        resources.gpu(),
-        resources.copy(),
+        new KvtierdConfig.TiersConfig(
+            new HostSection(keys).read(),
+            new SsdSection(keys).read(),
+            new ObjectSection(keys).read(),
+            plugins),
+        new KvtierdConfig.CopiesConfig(resources.gpu(), resources.copy()),
         resources.limits(),
-        network.grpc(),
-        network.http(),
-        network.tls(),
-        network.access(),
+        new KvtierdConfig.NetworkConfig(
+            network.grpc(), network.http(), network.tls(), network.access()),
         TenantList.read(keys),
-        new EventsSection(keys).read(),
-        telemetry.traces(),
-        telemetry.log(),
-        plugins,
-        LoadedConfig.entries(keys.values(), Embedded.VALUES));
+        new KvtierdConfig.ReportsConfig(
+            new EventsSection(keys).read(),
+            telemetry.traces(),
+            telemetry.log(),
+            LoadedConfig.entries(keys.values(), Embedded.VALUES)));
   }
 }

@@ -21,7 +21,7 @@ public record DiskShare(List<Path> directories, Path existing, FileStore store, 
   /** Of each file system, in the order of the directories; without what can't be asked. */
   public static List<DiskShare> of(SsdConfig ssd) {
     Map<Object, List<Path>> byDevice = new LinkedHashMap<>();
-    for (Path directory : ssd.directories()) {
+    for (Path directory : ssd.space().directories()) {
       Path existing = existing(directory);
       Object device = existing == null ? null : device(existing);
       if (device != null) {
@@ -29,7 +29,7 @@ public record DiskShare(List<Path> directories, Path existing, FileStore store, 
       }
     }
     List<DiskShare> shares = new ArrayList<>();
-    long each = ssd.bytes() / ssd.directories().size();
+    long each = ssd.space().bytes() / ssd.space().directories().size();
     for (List<Path> directories : byDevice.values()) {
       Path existing = existing(directories.getFirst());
       FileStore store = existing == null ? null : store(existing);

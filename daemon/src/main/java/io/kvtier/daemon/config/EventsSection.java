@@ -30,7 +30,8 @@ final class EventsSection {
             "events.form",
             text -> eventForm(text, consumer),
             "map, named or positional, or nothing for the consumer's own");
-    boolean isBytes = keys.get("events.hashes", EventsSection::hashesAreBytes, "integer or bytes");
+    boolean hashesAreBytes =
+        keys.get("events.hashes", EventsSection::hashesAreBytes, "integer or bytes");
     String topic = keys.text("events.topic");
     keys.require(
         "events.topic",
@@ -71,24 +72,26 @@ final class EventsSection {
         "events.queue_bytes", Long.bitCount(queueBytes) == 1, "a power of two, such as 16MiB");
     KvtierdConfig.EventsConfig events =
         new KvtierdConfig.EventsConfig(
-            endpoint,
-            connects,
-            replay,
-            topic,
-            form,
-            isBytes,
-            medium("events.media.host", List.of("CPU", "CPU", "cpu"), consumer),
-            medium("events.media.ssd", List.of("DISK", "DISK", "disk"), consumer),
-            medium("events.media.object", List.of("STORAGE", "EXTERNAL", "object"), consumer),
+            new KvtierdConfig.EventEndpoints(endpoint, connects, replay, engine),
+            new KvtierdConfig.EventFormat(
+                topic,
+                form,
+                hashesAreBytes,
+                new KvtierdConfig.EventMedia(
+                    medium("events.media.host", List.of("CPU", "CPU", "cpu"), consumer),
+                    medium("events.media.ssd", List.of("DISK", "DISK", "disk"), consumer),
+                    medium(
+                        "events.media.object",
+                        List.of("STORAGE", "EXTERNAL", "object"),
+                        consumer))),
             keys.list("events.namespaces"),
-            keys.number("events.rank_first", 0, 1 << 20),
-            ranks,
+            new KvtierdConfig.EventRanks(keys.number("events.rank_first", 0, 1 << 20), ranks),
             keys.duration("events.interval"),
-            queueBytes,
-            keys.number("events.replay_batches", 1, 1 << 24),
-            keys.size("events.replay_bytes", 1 << 16, 1L << 40),
-            keys.number("events.high_water_mark", 1, 1 << 24),
-            engine);
+            new KvtierdConfig.EventBuffers(
+                queueBytes,
+                keys.number("events.replay_batches", 1, 1 << 24),
+                keys.size("events.replay_bytes", 1 << 16, 1L << 40),
+                keys.number("events.high_water_mark", 1, 1 << 24)));
     return endpoint.isEmpty() ? null : events;
   }
 

@@ -28,7 +28,10 @@ final class HostSection {
     KvtierdConfig.HostLedger ledger =
         keys.get("host.ledger", HostSection::hostLedger, "mapped or chronicle");
     return new KvtierdConfig.HostConfig(
-        bytes, slab, hugePages, policy, free, keep, directory, ledger);
+        new KvtierdConfig.HostMemory(bytes, slab, hugePages),
+        policy,
+        free,
+        new KvtierdConfig.HostKeeping(keep, directory, ledger));
   }
 
   private static KvtierdConfig.HostLedger hostLedger(String text) {

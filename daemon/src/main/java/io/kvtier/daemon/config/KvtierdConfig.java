@@ -14,27 +14,51 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The daemon's configuration, checked. Sizes in bytes, durations in ns. Every key stands in {@code
- * config/kvtier.yaml} with its default and its meaning.
+ * The daemon's configuration, checked. Sizes are in bytes, durations in ns. {@code
+ * config/kvtier.yaml} holds every key with its default and its meaning.
+ *
+ * @param tenants those who share the daemon and do not see each other's blocks
  */
 public record KvtierdConfig(
     SocketConfig socket,
-    HostConfig host,
-    SsdConfig ssd,
-    ObjectConfig object,
-    GpuConfig gpu,
-    CopyConfig copy,
+    TiersConfig tiers,
+    CopiesConfig copies,
     LimitsConfig limits,
-    GrpcConfig grpc,
-    HttpConfig http,
-    @Nullable TlsConfig tls,
-    AccessConfig access,
+    NetworkConfig network,
     List<TenantConfig> tenants,
-    @Nullable EventsConfig events,
-    TracesConfig traces,
-    LogConfig log,
-    PluginsConfig plugins,
-    List<LoadedConfig.Entry> settings) {
+    ReportsConfig reports) {
+
+  /** The tiers below the GPU, and what plug-ins add to them. */
+  public record TiersConfig(
+      HostConfig host, SsdConfig ssd, ObjectConfig object, PluginsConfig plugins) {}
+
+  /**
+   * Copies within the machine.
+   *
+   * @param gpu to and from the GPUs of engines
+   * @param checksums the pipeline that makes checksums
+   */
+  public record CopiesConfig(GpuConfig gpu, CopyConfig checksums) {}
+
+  /**
+   * How the daemon is reached over the network.
+   *
+   * @param tls for all listeners; null for none
+   */
+  public record NetworkConfig(
+      GrpcConfig grpc, HttpConfig http, @Nullable TlsConfig tls, AccessConfig access) {}
+
+  /**
+   * What the daemon tells about its work.
+   *
+   * @param events null where there is no publisher
+   * @param settings all keys, for operators who ask
+   */
+  public record ReportsConfig(
+      @Nullable EventsConfig events,
+      TracesConfig traces,
+      LogConfig log,
+      List<LoadedConfig.Entry> settings) {}
 
   /**
    * Plug-ins.
@@ -64,63 +88,77 @@ public record KvtierdConfig(
   /** The local socket and who may use it. */
   public record SocketConfig(Path path, List<String> users, List<String> groups, int mode) {}
 
-  /** How it is written down what stands in memory. */
+  /** The kind of the host tier's ledger. */
   public enum HostLedger {
-    /** In the memory that stays, a row for each slot. */
+    /** A row for each slot, in the memory that outlives the daemon. */
     MAPPED,
-    /** In a Chronicle map. */
+    /** A Chronicle map. */
     CHRONICLE
   }
 
+  /** The host tier. */
+  public record HostConfig(
+      HostMemory memory, String policy, double freeTarget, HostKeeping keeping) {}
+
   /**
-   * The host tier.
+   * The memory of the host tier.
    *
    * @param hugePages whether huge pages are put under the memory in the background
-   * @param keepNs how long the memory stays when the daemon has ended; 0: not at all
-   * @param directory where it is written down what stands in it
    */
-  public record HostConfig(
-      long bytes,
-      long slabBytes,
-      boolean hugePages,
-      String policy,
-      double freeTarget,
-      long keepNs,
-      Path directory,
-      HostLedger ledger) {
-    /** How many slabs. */
+  public record HostMemory(long bytes, long slabBytes, boolean hugePages) {
+    /** How many slabs the memory has. */
     public int slabs() {
       return (int) (bytes / slabBytes);
     }
   }
 
   /**
-   * The SSD tier; no bytes, no tier.
+   * How host memory outlives the daemon.
    *
-   * @param directories one a device; files lie in them in turn
-   * @param codec what blocks are written with
-   * @param survivesPowerLoss whether a store is acknowledged only when the device has it for good
-   * @param scrubBytesPerSecond how fast what is stored is read and verified in the background
-   * @param writeBytesPerDay how much is written, at an even rate; 0: no limit
+   * @param keepNs how long the memory stays after the daemon has ended; 0: not at all
+   * @param directory of the ledger
    */
+  public record HostKeeping(long keepNs, Path directory, HostLedger ledger) {}
+
+  /** The SSD tier; there is none where its space has 0 bytes. */
   public record SsdConfig(
-      long bytes,
-      List<Path> directories,
-      long fileBytes,
+      SsdSpace space,
       String policy,
       String admission,
-      SsdEngine engine,
-      BlockCodec codec,
-      boolean survivesPowerLoss,
-      long scrubBytesPerSecond,
-      long writeBytesPerDay,
-      int threads,
-      int queueDepth) {
-    /** How many files, or as much as they in RocksDB, which needs the other half for itself. */
+      SsdWriting writing,
+      SsdRates rates,
+      SsdPipeline pipeline) {
+    /** How many files there are, or as much space in RocksDB, which needs the other half itself. */
     public int files() {
-      return (int) (bytes / (engine == SsdEngine.ROCKSDB ? 2 : 1) / fileBytes);
+      return (int) (space.bytes / (writing.engine == SsdEngine.ROCKSDB ? 2 : 1) / space.fileBytes);
     }
   }
+
+  /**
+   * The space of the SSD tier.
+   *
+   * @param directories one for each device; files are spread over the directories in turn
+   */
+  public record SsdSpace(long bytes, List<Path> directories, long fileBytes) {}
+
+  /**
+   * How blocks are written to SSD.
+   *
+   * @param codec encodes the blocks
+   * @param survivesPowerLoss whether a store is acknowledged only when the device has it for good
+   */
+  public record SsdWriting(SsdEngine engine, BlockCodec codec, boolean survivesPowerLoss) {}
+
+  /**
+   * Limits of background reads and of wear.
+   *
+   * @param scrubBytesPerSecond how fast stored blocks are read and verified in the background
+   * @param writeBytesPerDay how much is written, at an even rate; 0: no limit
+   */
+  public record SsdRates(long scrubBytesPerSecond, long writeBytesPerDay) {}
+
+  /** The threads and the queue of each device. */
+  public record SsdPipeline(int threads, int queueDepth) {}
 
   /** Where objects are kept. */
   public sealed interface ObjectPlace {
@@ -139,55 +177,71 @@ public record KvtierdConfig(
   }
 
   /**
-   * How the bytes of the object tier are looked after.
+   * Which blocks are uploaded.
    *
-   * @param everyNs how often
-   * @param graceNs what is younger stays
+   * @param admission the words of an admission policy
+   * @param spillBytes memory for blocks on their way from SSD to the object store
+   */
+  public record ObjectUploads(String admission, long spillBytes) {}
+
+  /**
+   * How the objects of all nodes are kept within their limits.
+   *
+   * @param node the name of this node
+   * @param bytesMax of all nodes' blocks; 0 for no limit
+   * @param everyNs how often a node looks for objects to delete
+   * @param graceNs objects younger than that stay
    * @param usesEveryNs how often the node tells its uses; 0 for never
    */
-  public record ObjectCare(long everyNs, long graceNs, int callsPerSecond, long usesEveryNs) {}
+  public record ObjectCare(
+      String node,
+      long bytesMax,
+      long everyNs,
+      long graceNs,
+      int callsPerSecond,
+      long usesEveryNs) {}
+
+  /**
+   * Where this node remembers what it stored.
+   *
+   * @param bytesMax 0 for no ledger
+   * @param ageNsMax older entries are not believed
+   */
+  public record ObjectLedger(Path directory, long bytesMax, long ageNsMax) {}
 
   /**
    * How objects are encrypted.
    *
-   * @param key to write with
-   * @param readKeys to read with, too
+   * @param key encrypts and decrypts
+   * @param readKeys decrypt objects that other keys encrypted
    */
   public record ObjectEncryption(
       KeySource key, List<KeySource> readKeys, boolean readsUnencrypted) {}
 
   /**
+   * What is remembered of the objects that are there, and of those that are not.
+   *
+   * @param bytesMax memory for it
+   * @param presentNs for how long an object is believed to be there
+   * @param absentNs for how long an object is believed to be absent
+   * @param probes keys that are looked for at a time
+   */
+  public record ObjectPresence(
+      long bytesMax, long presentNs, long absentNs, int probes, long probeTimeoutNs) {}
+
+  /**
    * The object tier.
    *
-   * @param bytes the most of all nodes' blocks; 0 for no limit
-   * @param care how that is looked after
-   * @param node the name of this node
-   * @param directory where it is remembered what this node stored
-   * @param ledgerBytes how much of it; 0 for nothing
    * @param encryption null for none
-   * @param presenceBytes memory for what is known to be there, or not
-   * @param presentNs for how long what is there is believed to be
-   * @param absentNs the same of what is not
-   * @param probes keys that are looked for at a time
-   * @param spillBytes memory for blocks on their way from SSD
    */
   public record ObjectConfig(
       ObjectPlace place,
-      String admission,
-      long bytes,
+      ObjectUploads uploads,
       ObjectCare care,
-      String node,
-      Path directory,
-      long ledgerBytes,
-      long ledgerAgeNs,
+      ObjectLedger ledger,
       @Nullable ObjectEncryption encryption,
       ObjectPipelineOptions pipeline,
-      long presenceBytes,
-      long presentNs,
-      long absentNs,
-      int probes,
-      long probeTimeoutNs,
-      long spillBytes) {}
+      ObjectPresence presence) {}
 
   /**
    * Copies to and from the GPUs of engines.
@@ -201,21 +255,33 @@ public record KvtierdConfig(
   /** The pipeline that makes checksums. */
   public record CopyConfig(int threads, int queueDepth, int inlineBytes) {}
 
-  /** The hard limits of the index and of sessions. */
+  /**
+   * The hard limits of the index and of sessions.
+   *
+   * @param blocksMax blocks of all tiers
+   * @param annotationBytes memory for the annotations of blocks
+   */
   public record LimitsConfig(
       int blocksMax,
       long annotationBytes,
-      int sessionsMax,
-      long ringBytesMax,
-      int operationsMax,
-      int operationsPerSessionMax,
-      int holdsMax,
-      int holdsPerSessionMax,
-      long leaseNs,
-      long leaseNsMax,
-      long reservationNs,
-      long deadlineNs,
-      long deadlineNsMax) {}
+      SessionLimits sessions,
+      OperationLimits operations,
+      TimeLimits times) {}
+
+  /**
+   * Limits of sessions and of their request rings.
+   *
+   * @param max how many sessions there can be
+   * @param ringBytesMax memory for the rings of all sessions
+   */
+  public record SessionLimits(int max, long ringBytesMax) {}
+
+  /** Limits of the operations under way and of the blocks that clients hold. */
+  public record OperationLimits(int max, int maxPerSession, int holdsMax, int holdsMaxPerSession) {}
+
+  /** How long leases, reservations and requests last, unless asked otherwise, and at most. */
+  public record TimeLimits(
+      long leaseNs, long leaseNsMax, long reservationNs, long deadlineNs, long deadlineNsMax) {}
 
   /** Whose expectations events meet, where nothing else is said. */
   public enum EventConsumer {
@@ -235,37 +301,51 @@ public record KvtierdConfig(
   }
 
   /**
-   * The publisher of events; without an endpoint there is none.
+   * The publisher of events.
    *
-   * @param endpoint of rank 0; the ports of the others follow
-   * @param connects whether consumers listen there, and not the publisher
-   * @param replayEndpoint empty: nothing is replayed
-   * @param hostMedium the names of the tiers; empty: nobody is told of that tier
-   * @param isBytes whether block hashes are bytes, and not 64-bit integers
    * @param namespaces whose blocks are told of; empty: all
-   * @param rankFirst the number of the first rank
-   * @param queueBytes between the index and the publisher, a power of two
-   * @param engineEndpoint of the engine's own events, of rank 0; empty: none
+   * @param intervalNs between two batches
    */
   public record EventsConfig(
-      String endpoint,
-      boolean connects,
-      String replayEndpoint,
-      String topic,
-      EventForm form,
-      boolean isBytes,
-      String hostMedium,
-      String ssdMedium,
-      String objectMedium,
+      EventEndpoints endpoints,
+      EventFormat format,
       List<String> namespaces,
-      int rankFirst,
-      int ranks,
+      EventRanks ranks,
       long intervalNs,
-      long queueBytes,
-      int replayBatches,
-      long replayBytes,
-      int highWaterMark,
-      String engineEndpoint) {}
+      EventBuffers buffers) {}
+
+  /**
+   * The endpoints of rank 0. The ports of the other ranks follow.
+   *
+   * @param publish where events are published
+   * @param connects whether consumers listen on the endpoint, and the publisher connects to them
+   * @param replay empty: nothing is replayed
+   * @param engine of the engine's own events; empty: none
+   */
+  public record EventEndpoints(String publish, boolean connects, String replay, String engine) {}
+
+  /**
+   * How events are written.
+   *
+   * @param hashesAreBytes whether block hashes are bytes, and not 64-bit integers
+   */
+  public record EventFormat(
+      String topic, EventForm form, boolean hashesAreBytes, EventMedia media) {}
+
+  /** The names of the tiers in events; empty: nobody is told of that tier. */
+  public record EventMedia(String host, String ssd, String object) {}
+
+  /** The ranks of the engine: their count, and the number of the first one. */
+  public record EventRanks(int first, int count) {}
+
+  /**
+   * What waits for the publisher, for consumers and for replays.
+   *
+   * @param queueBytes between the index and the publisher, a power of two
+   * @param highWaterMark messages that wait for a slow consumer
+   */
+  public record EventBuffers(
+      long queueBytes, int replayBatches, long replayBytes, int highWaterMark) {}
 
   /**
    * The gRPC server.

@@ -82,16 +82,17 @@ public final class MachineCheck {
    * that is little, and not measured.
    */
   private long policyBytes(KvtierdConfig config) {
-    List<Long> host = shares(config, config.host().bytes(), TenantConfig::hostBytes);
-    List<Long> ssd = shares(config, config.ssd().bytes(), TenantConfig::ssdBytes);
+    List<Long> host =
+        shares(config, config.tiers().host().memory().bytes(), TenantConfig::hostBytes);
+    List<Long> ssd = shares(config, config.tiers().ssd().space().bytes(), TenantConfig::ssdBytes);
     long ids =
         (host.stream().filter(bytes -> bytes > 0).count()
                 + ssd.stream().filter(bytes -> bytes > 0).count())
             * config.limits().blocksMax();
     return ids <= POLICY_IDS_GIVEN && heapBytes >= HEAP_BYTES_GIVEN
         ? 0
-        : policyBytes(config, config.host().policy(), host)
-            + policyBytes(config, config.ssd().policy(), ssd);
+        : policyBytes(config, config.tiers().host().policy(), host)
+            + policyBytes(config, config.tiers().ssd().policy(), ssd);
   }
 
   /** What each has of a tier, by its number: first all who are of no tenant. */
@@ -141,7 +142,7 @@ public final class MachineCheck {
     if (memoryBytes <= 0) {
       return;
     }
-    long host = config.host().bytes();
+    long host = config.tiers().host().memory().bytes();
     if (host > memoryBytes) {
       problems.add(
           problem(
@@ -163,15 +164,15 @@ public final class MachineCheck {
             + (policies > 0 ? policies : POLICY_BLOCK_BYTES * blocks));
     parts.put(
         "limits.annotation_bytes",
-        config.limits().annotationBytes() * (config.host().keepNs() > 0 ? 2 : 1));
-    if (!(config.object().place() instanceof KvtierdConfig.ObjectPlace.None)) {
-      parts.put("object.presence_bytes", config.object().presenceBytes());
-      parts.put("object.spill_bytes", config.object().spillBytes());
+        config.limits().annotationBytes() * (config.tiers().host().keeping().keepNs() > 0 ? 2 : 1));
+    if (!(config.tiers().object().place() instanceof KvtierdConfig.ObjectPlace.None)) {
+      parts.put("object.presence_bytes", config.tiers().object().presence().bytesMax());
+      parts.put("object.spill_bytes", config.tiers().object().uploads().spillBytes());
     }
-    KvtierdConfig.EventsConfig events = config.events();
+    KvtierdConfig.EventsConfig events = config.reports().events();
     if (events != null) {
-      parts.put("events.queue_bytes", events.queueBytes());
-      parts.put("events.replay_bytes", events.replayBytes());
+      parts.put("events.queue_bytes", events.buffers().queueBytes());
+      parts.put("events.replay_bytes", events.buffers().replayBytes());
     }
     long sum = parts.values().stream().mapToLong(Long::longValue).sum();
     if (sum > memoryBytes) {
@@ -196,8 +197,8 @@ public final class MachineCheck {
   }
 
   private static void disks(LoadedConfig loaded, KvtierdConfig config, List<String> problems) {
-    KvtierdConfig.SsdConfig ssd = config.ssd();
-    if (ssd.bytes() == 0) {
+    KvtierdConfig.SsdConfig ssd = config.tiers().ssd();
+    if (ssd.space().bytes() == 0) {
       return;
     }
     for (DiskShare share : DiskShare.of(ssd)) {

@@ -38,32 +38,47 @@ final class ObjectSection {
     long present = keys.duration("object.present_for");
     long absent = keys.duration("object.absent_for");
     keys.requireAtMost("object.absent_for", absent, "object.present_for", present);
+    KvtierdConfig.ObjectPlace place = objectPlace();
+    String admission = keys.admission("object.admission");
+    KvtierdConfig.ObjectCare care = objectCare();
+    KvtierdConfig.ObjectLedger ledger =
+        new KvtierdConfig.ObjectLedger(
+            keys.text("object.directory").isEmpty()
+                ? SocketPaths.defaultDataDirectory().resolve("object")
+                : keys.get("object.directory", Path::of, "a path"),
+            ledgerBytes(),
+            keys.duration("object.ledger_age"));
+    KvtierdConfig.ObjectEncryption encryption = objectEncryption();
+    ObjectPipelineOptions pipeline = objectPipeline();
+    KvtierdConfig.ObjectPresence presence =
+        new KvtierdConfig.ObjectPresence(
+            keys.size("object.presence_bytes", PresenceCache.BYTES_PER_KEY, 1L << 40),
+            present,
+            absent,
+            keys.number("object.probes", 1, 4096),
+            keys.positiveDuration("object.probe_timeout"));
     return new KvtierdConfig.ObjectConfig(
-        objectPlace(),
-        keys.admission("object.admission"),
-        objectBytes(),
-        new KvtierdConfig.ObjectCare(
-            keys.positiveDuration("object.gc_every"),
-            keys.duration("object.gc_grace"),
-            keys.number("object.gc_calls_per_second", 1, 1_000_000),
-            keys.durationOrZero("object.uses_every", "5min")),
+        place,
+        new KvtierdConfig.ObjectUploads(admission, keys.size("object.spill_bytes", 0, 1L << 40)),
+        care,
+        ledger,
+        encryption,
+        pipeline,
+        presence);
+  }
+
+  private KvtierdConfig.ObjectCare objectCare() {
+    long bytes = objectBytes();
+    long every = keys.positiveDuration("object.gc_every");
+    long grace = keys.duration("object.gc_grace");
+    int calls = keys.number("object.gc_calls_per_second", 1, 1_000_000);
+    long uses = keys.durationOrZero("object.uses_every", "5min");
+    String node =
         keys.get(
             "object.node",
             ObjectSection::nodeName,
-            "letters, digits, '.', '_' or '-', and no '.' first"),
-        keys.text("object.directory").isEmpty()
-            ? SocketPaths.defaultDataDirectory().resolve("object")
-            : keys.get("object.directory", Path::of, "a path"),
-        ledgerBytes(),
-        keys.duration("object.ledger_age"),
-        objectEncryption(),
-        objectPipeline(),
-        keys.size("object.presence_bytes", PresenceCache.BYTES_PER_KEY, 1L << 40),
-        present,
-        absent,
-        keys.number("object.probes", 1, 4096),
-        keys.positiveDuration("object.probe_timeout"),
-        keys.size("object.spill_bytes", 0, 1L << 40));
+            "letters, digits, '.', '_' or '-', and no '.' first");
+    return new KvtierdConfig.ObjectCare(node, bytes, every, grace, calls, uses);
   }
 
   private static String nodeName(String text) {

@@ -53,17 +53,16 @@ final class ResourceSections {
     return new KvtierdConfig.LimitsConfig(
         keys.number("limits.blocks", 64, 1 << 27),
         keys.size("limits.annotation_bytes", 0, 1L << 36) & -4096L,
-        keys.number("limits.sessions", 1, 1 << 16),
-        keys.size("limits.ring_bytes", 1 << 20, 1L << 40),
-        keys.number("limits.operations", 1, 1 << 16),
-        keys.number("limits.operations_per_session", 1, 1 << 16),
-        keys.number("limits.holds", 64, 1 << 24),
-        keys.number("limits.holds_per_session", 1, 1 << 24),
-        lease,
-        leaseMax,
-        reservation == 0 ? lease : reservation,
-        deadline,
-        deadlineMax);
+        new KvtierdConfig.SessionLimits(
+            keys.number("limits.sessions", 1, 1 << 16),
+            keys.size("limits.ring_bytes", 1 << 20, 1L << 40)),
+        new KvtierdConfig.OperationLimits(
+            keys.number("limits.operations", 1, 1 << 16),
+            keys.number("limits.operations_per_session", 1, 1 << 16),
+            keys.number("limits.holds", 64, 1 << 24),
+            keys.number("limits.holds_per_session", 1, 1 << 24)),
+        new KvtierdConfig.TimeLimits(
+            lease, leaseMax, reservation == 0 ? lease : reservation, deadline, deadlineMax));
   }
 
   private int copyThreads() {

@@ -48,18 +48,19 @@ final class SsdSection {
         engine != SsdEngine.ROCKSDB || bytes == 0 || bytes / file >= 8L * directories.size(),
         "0, or at least 8 times ssd.file_bytes for each directory where ssd.engine is rocksdb");
     return new KvtierdConfig.SsdConfig(
-        bytes,
-        List.copyOf(directories),
-        file,
+        new KvtierdConfig.SsdSpace(bytes, List.copyOf(directories), file),
         keys.policy("ssd.policy"),
         keys.admission("ssd.admission"),
-        engine,
-        keys.get("ssd.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted"),
-        keys.get("ssd.durability", SsdSection::survivesPowerLoss, "kill or power"),
-        keys.size("ssd.scrub_bytes_per_second", 0, 1L << 40),
-        keys.size("ssd.write_bytes_per_day", 0, 1L << 60),
-        keys.number("ssd.threads", 1, 256),
-        keys.number("ssd.queue_depth", 1, 65536));
+        new KvtierdConfig.SsdWriting(
+            engine,
+            keys.get(
+                "ssd.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted"),
+            keys.get("ssd.durability", SsdSection::survivesPowerLoss, "kill or power")),
+        new KvtierdConfig.SsdRates(
+            keys.size("ssd.scrub_bytes_per_second", 0, 1L << 40),
+            keys.size("ssd.write_bytes_per_day", 0, 1L << 60)),
+        new KvtierdConfig.SsdPipeline(
+            keys.number("ssd.threads", 1, 256), keys.number("ssd.queue_depth", 1, 65536)));
   }
 
   private static boolean survivesPowerLoss(String text) {

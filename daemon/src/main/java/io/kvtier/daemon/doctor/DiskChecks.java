@@ -35,7 +35,7 @@ final class DiskChecks {
   List<Finding> findings() {
     List<Finding> findings = new ArrayList<>();
     findings.add(ioUring());
-    for (Path directory : config.directories()) {
+    for (Path directory : config.space().directories()) {
       findings.add(directIo(directory));
     }
     DiskShare.of(config).forEach(share -> findings.add(space(share)));
@@ -48,9 +48,10 @@ final class DiskChecks {
         "use Linux 5.10 or newer, sysctl kernel.io_uring_disabled=0, and a container profile that"
             + " allows io_uring_setup; or set ssd.engine to pread";
     if (found.isUsable()) {
-      return Finding.pass("io_uring", "it can be used; ssd.engine is " + name(config.engine()));
+      return Finding.pass(
+          "io_uring", "it can be used; ssd.engine is " + name(config.writing().engine()));
     }
-    return config.engine() == SsdEngine.IO_URING
+    return config.writing().engine() == SsdEngine.IO_URING
         ? Finding.fail("io_uring", found.reason(), cure)
         : Finding.warn(
             "io_uring",

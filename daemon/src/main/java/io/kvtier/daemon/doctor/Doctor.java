@@ -42,17 +42,17 @@ public final class Doctor {
     findings.add(machine.socketFolder());
     findings.add(machine.clock());
     findings.add(machine.remoteCallers());
-    findings.add(plugins(config.plugins().plugins()));
+    findings.add(plugins(config.tiers().plugins().plugins()));
     if (daemonPid == 0) {
       Stream.of(Listener.grpc(config), Listener.http(config))
           .filter(Listener::enabled)
           .forEach(listener -> findings.add(machine.port(listener)));
     }
-    if (config.ssd().bytes() > 0) {
-      findings.addAll(new DiskChecks(config.ssd(), daemonPid != 0).findings());
+    if (config.tiers().ssd().space().bytes() > 0) {
+      findings.addAll(new DiskChecks(config.tiers().ssd(), daemonPid != 0).findings());
     }
     findings.addAll(gpuChecks().findings());
-    findings.addAll(new StoreChecks(config.object()).findings());
+    findings.addAll(new StoreChecks(config.tiers().object()).findings());
     return findings;
   }
 
@@ -67,7 +67,7 @@ public final class Doctor {
   private GpuChecks gpuChecks() {
     Path own = Path.of("/proc/self");
     return new GpuChecks(
-        config.gpu(),
+        config.copies().gpu(),
         gpus,
         LenderProcess::new,
         daemonPid == 0 ? own : Path.of("/proc", String.valueOf(daemonPid)),

@@ -67,7 +67,7 @@ final class MachineChecks {
   }
 
   Finding memory() {
-    long host = config.host().bytes();
+    long host = config.tiers().host().memory().bytes();
     long total = MachineMemory.totalBytes();
     long group = MachineMemory.groupBytes();
     long available = MachineMemory.availableBytes();
@@ -100,9 +100,9 @@ final class MachineChecks {
   /** The host tier itself has no file there; what is noted about it has. */
   Finding sharedMemory() {
     Path folder =
-        config.host().directory().toString().isEmpty()
+        config.tiers().host().keeping().directory().toString().isEmpty()
             ? Path.of("/dev/shm")
-            : config.host().directory();
+            : config.tiers().host().keeping().directory();
     String check = "host.directory";
     Path existing = DiskShare.existing(folder);
     if (existing == null || !Files.isWritable(existing)) {
@@ -156,7 +156,7 @@ final class MachineChecks {
   }
 
   Finding hugePages() {
-    if (!config.host().hugePages()) {
+    if (!config.tiers().host().memory().hugePages()) {
       return Finding.pass("huge pages", "not wanted: host.huge_pages is false");
     }
     try {
@@ -180,9 +180,10 @@ final class MachineChecks {
 
   Finding openFiles() {
     long most = limits.soft("Max open files");
-    long sessions = config.limits().sessionsMax();
+    long sessions = config.limits().sessions().max();
     int connections = connectionsMax();
-    long wanted = FILES_BASE + FILES_A_SESSION * sessions + config.ssd().files() + connections;
+    long wanted =
+        FILES_BASE + FILES_A_SESSION * sessions + config.tiers().ssd().files() + connections;
     String what =
         "limit "
             + (most == ProcessLimits.UNLIMITED ? "unlimited" : String.valueOf(most))
@@ -207,9 +208,12 @@ final class MachineChecks {
 
   /** Of both listeners, with those on their way out. */
   private int connectionsMax() {
-    KvtierdConfig.GrpcConfig grpc = config.grpc();
+    KvtierdConfig.GrpcConfig grpc = config.network().grpc();
     int most = grpc.enabled() ? grpc.limits().connections() + ConnectionTable.LEAVING_MAX : 0;
-    most += config.http().enabled() ? HttpFront.CONNECTIONS_MAX + ConnectionTable.LEAVING_MAX : 0;
+    most +=
+        config.network().http().enabled()
+            ? HttpFront.CONNECTIONS_MAX + ConnectionTable.LEAVING_MAX
+            : 0;
     return most;
   }
 
@@ -251,21 +255,21 @@ final class MachineChecks {
 
   /** Whether there is gRPC, and who may call. */
   Finding remoteCallers() {
-    if (!config.grpc().enabled()) {
+    if (!config.network().grpc().enabled()) {
       return Finding.pass(
           "gRPC", "off; grpc.enabled=true switches it on, and access.tokens says who may call");
     }
     TlsConfig tls = Listener.grpc(config).tls();
     boolean isGuarded =
-        config.access().tokens() != null
-            || config.access().withoutToken() == Role.NONE
+        config.network().access().tokens() != null
+            || config.network().access().withoutToken() == Role.NONE
             || (tls != null && tls.clientCa() != null);
     return isGuarded
         ? Finding.pass("gRPC", "on, for callers with a token or a certificate")
         : Finding.warn(
             "gRPC",
             "every user of this machine has role "
-                + config.access().withoutToken().word()
+                + config.network().access().withoutToken().word()
                 + " over gRPC, whatever the socket's mode is",
             "set access.tokens (kvtier token make), or grpc.enabled=false where nobody uses gRPC");
   }
@@ -274,7 +278,7 @@ final class MachineChecks {
     String name = listener.name() + " port";
     Listener.Place place;
     try {
-      place = listener.judge(config.access());
+      place = listener.judge(config.network().access());
     } catch (IOException e) {
       return Finding.fail(
           name, String.valueOf(e.getMessage()), "set what it names: no daemon starts so");

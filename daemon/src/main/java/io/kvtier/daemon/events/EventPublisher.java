@@ -119,20 +119,25 @@ public final class EventPublisher implements AutoCloseable {
     this.indexBell = indexBell;
     this.defect = defect;
     records = ring.consumer();
-    batch = new EventBatch(config.form(), config.isBytes());
-    snapshot = new EventBatch(config.form(), config.isBytes());
+    batch = new EventBatch(config.format().form(), config.format().hashesAreBytes());
+    snapshot = new EventBatch(config.format().form(), config.format().hashesAreBytes());
     namespaces = Set.copyOf(config.namespaces());
     beginnings =
         namespaces.stream()
             .filter(one -> one.endsWith("/*"))
             .map(one -> one.substring(0, one.length() - 1))
             .toList();
-    media = new String[] {config.hostMedium(), config.ssdMedium(), config.objectMedium()};
+    media =
+        new String[] {
+          config.format().media().host(),
+          config.format().media().ssd(),
+          config.format().media().object()
+        };
     told = new ResidencyTable(blocksMax);
     context = new ZContext();
     try {
       long first = System.currentTimeMillis() << SEQUENCE_SHIFT;
-      for (int rank = 0; rank < config.ranks(); rank++) {
+      for (int rank = 0; rank < config.ranks().count(); rank++) {
         ranks.add(new RankSockets(context, config, rank, first));
       }
     } catch (IllegalArgumentException e) {

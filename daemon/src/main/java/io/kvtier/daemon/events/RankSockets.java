@@ -48,32 +48,36 @@ final class RankSockets {
    * @throws ZMQException where an address can't be had
    */
   RankSockets(ZContext context, EventsConfig config, int rank, long firstSequence) {
-    topic = config.topic().getBytes(StandardCharsets.UTF_8);
-    tail = EventBatch.tail(config.form(), config.rankFirst() + rank);
-    buffer = new ReplayBuffer(config.replayBatches(), config.replayBytes() / config.ranks());
+    topic = config.format().topic().getBytes(StandardCharsets.UTF_8);
+    tail = EventBatch.tail(config.format().form(), config.ranks().first() + rank);
+    buffer =
+        new ReplayBuffer(
+            config.buffers().replayBatches(),
+            config.buffers().replayBytes() / config.ranks().count());
     sequence = firstSequence;
     publisher = open(context, SocketType.XPUB, config);
     // The last that is published gets so much time when the daemon ends.
     var _ = publisher.setLinger(LINGER_MS);
     // Who subscribes is told of everything.
     var _ = publisher.setXpubVerbose(true);
-    String wanted = atRank(config.endpoint(), rank);
-    attach(publisher, "events.endpoint", wanted, !config.connects());
-    endpoint = config.connects() ? wanted : publisher.getLastEndpoint();
-    replay = config.replayEndpoint().isEmpty() ? null : open(context, SocketType.ROUTER, config);
+    String wanted = atRank(config.endpoints().publish(), rank);
+    attach(publisher, "events.endpoint", wanted, !config.endpoints().connects());
+    endpoint = config.endpoints().connects() ? wanted : publisher.getLastEndpoint();
+    replay =
+        config.endpoints().replay().isEmpty() ? null : open(context, SocketType.ROUTER, config);
     if (replay != null) {
-      attach(replay, "events.replay_endpoint", atRank(config.replayEndpoint(), rank), true);
+      attach(replay, "events.replay_endpoint", atRank(config.endpoints().replay(), rank), true);
     }
-    engine = config.engineEndpoint().isEmpty() ? null : open(context, SocketType.SUB, config);
+    engine = config.endpoints().engine().isEmpty() ? null : open(context, SocketType.SUB, config);
     if (engine != null) {
       var _ = engine.subscribe(NOTHING);
-      attach(engine, "events.engine_endpoint", atRank(config.engineEndpoint(), rank), false);
+      attach(engine, "events.engine_endpoint", atRank(config.endpoints().engine(), rank), false);
     }
   }
 
   private static ZMQ.Socket open(ZContext context, SocketType type, EventsConfig config) {
     ZMQ.Socket socket = context.createSocket(type);
-    var _ = socket.setHWM(config.highWaterMark());
+    var _ = socket.setHWM(config.buffers().highWaterMark());
     var _ = socket.setLinger(0);
     return socket;
   }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.config.KvtierdConfig.EventMedia;
 import io.kvtier.daemon.config.KvtierdConfig.EventsConfig;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -26,10 +27,10 @@ class ConfigLoaderTest {
   @Test
   void load_defaults_areValid() throws ConfigException {
     KvtierdConfig config = ConfigLoader.load(null, List.of());
-    assertEquals(1L << 30, config.host().bytes());
-    assertEquals(16, config.host().slabs());
-    assertEquals(4L << 30, config.ssd().bytes());
-    assertEquals(30_000_000_000L, config.limits().leaseNs());
+    assertEquals(1L << 30, config.tiers().host().memory().bytes());
+    assertEquals(16, config.tiers().host().memory().slabs());
+    assertEquals(4L << 30, config.tiers().ssd().space().bytes());
+    assertEquals(30_000_000_000L, config.limits().times().leaseNs());
   }
 
   @Test
@@ -37,15 +38,17 @@ class ConfigLoaderTest {
     Path file = directory.resolve("k.yaml");
     Files.writeString(file, "host:\n  bytes: 256MiB\n  slab_bytes: 32MiB\n");
     KvtierdConfig config = ConfigLoader.load(file, List.of("host.bytes=128MiB"));
-    assertEquals(128L << 20, config.host().bytes());
-    assertEquals(4, config.host().slabs());
+    assertEquals(128L << 20, config.tiers().host().memory().bytes());
+    assertEquals(4, config.tiers().host().memory().slabs());
   }
 
   @Test
   void load_copyThreads_twoThirdsOfTheProcessorsUnlessSaid() throws ConfigException {
     int most = Runtime.getRuntime().availableProcessors() * 2 / 3;
-    assertEquals(Math.clamp(most, 1, 12), ConfigLoader.load(null, List.of()).copy().threads());
-    assertEquals(3, ConfigLoader.load(null, List.of("copy.threads=3")).copy().threads());
+    assertEquals(
+        Math.clamp(most, 1, 12), ConfigLoader.load(null, List.of()).copies().checksums().threads());
+    assertEquals(
+        3, ConfigLoader.load(null, List.of("copy.threads=3")).copies().checksums().threads());
   }
 
   @ParameterizedTest
@@ -146,14 +149,14 @@ class ConfigLoaderTest {
       })
   void grpc_unlessItIsSwitchedOnOrItsPlaceIsNamed_isOff(String setting, boolean isOn)
       throws Exception {
-    assertEquals(isOn, ConfigLoader.load(null, List.of(setting)).grpc().enabled());
+    assertEquals(isOn, ConfigLoader.load(null, List.of(setting)).network().grpc().enabled());
   }
 
   @Test
   void grpc_thatIsSwitchedOff_isOffWhereverItWouldListen() throws Exception {
     List<String> settings = List.of("grpc.port=7075", "grpc.enabled=false");
 
-    assertFalse(ConfigLoader.load(null, settings).grpc().enabled());
+    assertFalse(ConfigLoader.load(null, settings).network().grpc().enabled());
   }
 
   @Test
@@ -170,7 +173,7 @@ class ConfigLoaderTest {
   void load_rocksdb_halfOfTheSpaceIsForBlocks() throws ConfigException {
     List<String> settings =
         List.of("ssd.engine=rocksdb", "ssd.bytes=128MiB", "ssd.file_bytes=16MiB");
-    assertEquals(4, ConfigLoader.load(null, settings).ssd().files());
+    assertEquals(4, ConfigLoader.load(null, settings).tiers().ssd().files());
     ConfigException error =
         assertThrows(
             ConfigException.class,
@@ -182,7 +185,7 @@ class ConfigLoaderTest {
 
   @Test
   void load_events_haveTheNamesThatTheirConsumerExpects() throws ConfigException {
-    assertNull(ConfigLoader.load(null, List.of()).events());
+    assertNull(ConfigLoader.load(null, List.of()).reports().events());
     List<String> names = new ArrayList<>();
     for (String consumer : List.of("vllm", "dynamo", "llm-d")) {
       EventsConfig events =
@@ -193,10 +196,11 @@ class ConfigLoaderTest {
                       "events.consumer=" + consumer,
                       "events.topic=kv@pod@model",
                       "events.media.ssd=none"))
+              .reports()
               .events();
       assertNotNull(events);
-      names.add(
-          events.form() + " " + events.hostMedium() + events.ssdMedium() + events.objectMedium());
+      EventMedia media = events.format().media();
+      names.add(events.format().form() + " " + media.host() + media.ssd() + media.object());
     }
     assertEquals(List.of("MAP CPUSTORAGE", "MAP CPUEXTERNAL", "POSITIONAL cpuobject"), names);
   }
@@ -235,7 +239,8 @@ class ConfigLoaderTest {
   })
   void load_eventPortsOfTheirOwn_areTaken(String endpoint, String replay, String engine, int ranks)
       throws ConfigException {
-    assertNotNull(ConfigLoader.load(null, eventPorts(endpoint, replay, engine, ranks)).events());
+    assertNotNull(
+        ConfigLoader.load(null, eventPorts(endpoint, replay, engine, ranks)).reports().events());
   }
 
   private static List<String> eventPorts(String endpoint, String replay, String engine, int ranks) {
@@ -405,7 +410,7 @@ class ConfigLoaderTest {
     Path file = directory.resolve("k.yaml");
     Files.writeString(file, "host:\n  # bytes: 2GiB\nsocket: {mode: 0600, users: [ann, '7']}\n");
     KvtierdConfig config = ConfigLoader.load(file, List.of());
-    assertEquals(1L << 30, config.host().bytes());
+    assertEquals(1L << 30, config.tiers().host().memory().bytes());
     assertEquals(0600, config.socket().mode());
     assertEquals(List.of("ann", "7"), config.socket().users());
   }

@@ -47,8 +47,8 @@ final class ConfigSourceTest {
             file,
             Map.of("KVTIERD_HOST_POLICY", "sieve", "KVTIERD_HOST_BYTES", "512MiB", "HOME", "/"),
             "host.bytes=128MiB");
-    assertEquals(128L << 20, loaded.config().host().bytes());
-    assertEquals("sieve", loaded.config().host().policy());
+    assertEquals(128L << 20, loaded.config().tiers().host().memory().bytes());
+    assertEquals("sieve", loaded.config().tiers().host().policy());
     assertEquals("--set", entry(loaded, "host.bytes").from());
     assertEquals("environment KVTIERD_HOST_POLICY", entry(loaded, "host.policy").from());
     assertEquals(file + ", line 5", entry(loaded, "ssd.bytes").from());
@@ -224,7 +224,9 @@ final class ConfigSourceTest {
     int blocks = 1 << 20;
     LoadedConfig loaded =
         new ConfigSource(null, Map.of(), List.of("limits.blocks=" + blocks, "ssd.bytes=0")).load();
-    long rest = loaded.config().host().bytes() + 2 * loaded.config().limits().annotationBytes();
+    long rest =
+        loaded.config().tiers().host().memory().bytes()
+            + 2 * loaded.config().limits().annotationBytes();
     try (Directory directory = new Directory(blocks, 1)) {
       long needed = rest + directory.metadataBytes() + 16L * blocks;
       assertEquals(List.of(), check(needed, "memory", GIB).problems(loaded));

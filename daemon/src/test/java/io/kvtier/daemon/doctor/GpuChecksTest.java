@@ -66,7 +66,11 @@ final class GpuChecksTest {
   private static List<Finding> find(GpuProbe probe, Lender lender, Path daemon, Path own) {
     try {
       return new GpuChecks(
-              new ConfigSource(null, Map.of(), List.of("gpu.enabled=auto")).load().config().gpu(),
+              new ConfigSource(null, Map.of(), List.of("gpu.enabled=auto"))
+                  .load()
+                  .config()
+                  .copies()
+                  .gpu(),
               () -> probe,
               () -> lender,
               daemon,

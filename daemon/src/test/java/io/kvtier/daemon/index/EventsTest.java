@@ -57,7 +57,7 @@ class EventsTest {
   private static EventsConfig config(List<String> settings) throws ConfigException {
     List<String> all = new ArrayList<>(List.of("events.consumer=dynamo", "events.interval=5ms"));
     all.addAll(settings);
-    EventsConfig config = ConfigLoader.load(null, all).events();
+    EventsConfig config = ConfigLoader.load(null, all).reports().events();
     assertTrue(config != null);
     return config;
   }
@@ -156,7 +156,7 @@ class EventsTest {
     SplittableRandom random = new SplittableRandom(7);
     AtomicReference<Throwable> defect = new AtomicReference<>();
     AtomicBoolean isAway = new AtomicBoolean();
-    try (EventRing ring = new EventRing(config.queueBytes());
+    try (EventRing ring = new EventRing(config.buffers().queueBytes());
         IndexHarness harness = harness(ring);
         EventPublisher publisher = publisher(config, ring, defect);
         EventConsumer asking = new EventConsumer(endpoint, replay, isAway::get);
@@ -208,7 +208,7 @@ class EventsTest {
   void subscriber_thatComesLate_isToldOfEverything() throws Exception {
     EventsConfig config = config(List.of("events.endpoint=tcp://127.0.0.1:*"));
     AtomicReference<Throwable> defect = new AtomicReference<>();
-    try (EventRing ring = new EventRing(config.queueBytes());
+    try (EventRing ring = new EventRing(config.buffers().queueBytes());
         IndexHarness harness = harness(ring);
         EventPublisher publisher = publisher(config, ring, defect)) {
       IndexHarness.Client client = harness.open();
@@ -228,7 +228,7 @@ class EventsTest {
   void annotation_ofABlockThatIsThere_isToldOnce() throws Exception {
     EventsConfig config = config(List.of("events.endpoint=tcp://127.0.0.1:*"));
     AtomicReference<Throwable> defect = new AtomicReference<>();
-    try (EventRing ring = new EventRing(config.queueBytes());
+    try (EventRing ring = new EventRing(config.buffers().queueBytes());
         IndexHarness harness = harness(ring);
         EventPublisher publisher = publisher(config, ring, defect);
         EventConsumer consumer = new EventConsumer(publisher.endpoint(), null, () -> false)) {
@@ -254,7 +254,7 @@ class EventsTest {
                 "events.engine_endpoint=tcp://127.0.0.1:" + enginePort));
     AtomicReference<Throwable> defect = new AtomicReference<>();
     try (ZContext context = new ZContext();
-        EventRing ring = new EventRing(config.queueBytes());
+        EventRing ring = new EventRing(config.buffers().queueBytes());
         IndexHarness harness = harness(ring);
         EventPublisher publisher = publisher(config, ring, defect);
         EventConsumer consumer = new EventConsumer(publisher.endpoint(), null, () -> false)) {

@@ -93,7 +93,7 @@ final class PluginsTest {
     KvtierdConfig config =
         ConfigLoader.load(null, List.of("plugins.directory=" + folder, "host.policy=mine"));
     assertEquals("mine", config.host().policy());
-    assertSame(plugins, config.plugins().plugins());
+    assertSame(plugins, config.tiers().plugins().plugins());
   }
 
   @Test
