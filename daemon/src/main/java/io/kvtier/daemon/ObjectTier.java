@@ -76,7 +76,7 @@ final class ObjectTier implements AutoCloseable {
     return switch (config.place()) {
       case ObjectPlace.None _ -> null;
       case ObjectPlace.Folder(Path path, int mode) ->
-          folder(path, config.pipeline().callsMax(), mode);
+          folder(path, config.pipeline().calls().max(), mode);
       case ObjectPlace.S3(var options) -> new S3ObjectStore(options);
     };
   }

@@ -209,8 +209,8 @@ final class Reloader implements AutoCloseable {
           command("set " + key + " " + config.tiers().ssd().rates().writeBytesPerDay());
       case "object.load_bytes_per_second", "object.store_bytes_per_second" ->
           live.changeBandwidth(
-              config.tiers().object().pipeline().loadBytesPerSecond(),
-              config.tiers().object().pipeline().storeBytesPerSecond());
+              config.tiers().object().pipeline().bandwidth().loadBytesPerSecond(),
+              config.tiers().object().pipeline().bandwidth().storeBytesPerSecond());
       case "socket.users", "socket.groups" ->
           live.changePeers(config.socket().users(), config.socket().groups());
       case "log.level" -> DaemonLog.setLevel(config.reports().log().level());

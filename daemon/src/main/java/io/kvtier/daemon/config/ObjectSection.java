@@ -149,18 +149,22 @@ final class ObjectSection {
     var _ =
         keys.get(
             "object.codec", BlockCodecs::create, "none, zstd or planes, with /LEVEL if wanted");
+    ObjectPipelineOptions.Capacity capacity =
+        new ObjectPipelineOptions.Capacity(
+            keys.number("object.queue_depth", 2, 65536), keys.number("object.threads", 1, 256));
+    long loadTimeout = keys.positiveDuration("object.load_timeout");
+    long storeTimeout = keys.positiveDuration("object.store_timeout");
+    ObjectPipelineOptions.Bandwidth bandwidth =
+        new ObjectPipelineOptions.Bandwidth(
+            keys.size("object.load_bytes_per_second", 0, 1L << 50),
+            keys.size("object.store_bytes_per_second", 0, 1L << 50));
     return new ObjectPipelineOptions(
-        keys.number("object.queue_depth", 2, 65536),
-        keys.number("object.threads", 1, 256),
+        capacity,
         keys.isMistaken("object.codec") ? keys.text("object.codec") : codec,
-        keys.positiveDuration("object.load_timeout"),
-        keys.positiveDuration("object.store_timeout"),
-        calls,
-        callsMin,
-        callsMax,
-        keys.size("object.load_bytes_per_second", 0, 1L << 50),
-        keys.size("object.store_bytes_per_second", 0, 1L << 50),
-        keys.durationOrZero("object.hedge_after", "200ms"),
+        new ObjectPipelineOptions.Times(
+            loadTimeout, storeTimeout, keys.durationOrZero("object.hedge_after", "200ms")),
+        new ObjectPipelineOptions.Calls(calls, callsMin, callsMax),
+        bandwidth,
         new ObjectPipelineOptions.Breaker(
             keys.number("object.breaker_failures", 1, 1 << 20),
             keys.positiveDuration("object.breaker_open"),

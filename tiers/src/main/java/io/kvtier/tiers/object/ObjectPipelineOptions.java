@@ -5,34 +5,92 @@ import java.util.concurrent.TimeUnit;
 /**
  * How an {@link ObjectPipeline} behaves.
  *
- * @param depth the most transfers in flight
- * @param workers threads that check, encode, encrypt, sign and begin what goes up, and decode what
- *     comes down
  * @param codec as {@link io.kvtier.tiers.codec.BlockCodecs#create} takes it
- * @param loadTimeoutNs a load is a miss when it takes longer, its time in the queue included
- * @param callsFirst calls under way each way, to begin with
- * @param callsMin the fewest that they may become; as many as the most for no adapting
- * @param callsMax the most
- * @param loadBytesPerSecond the most; 0 for no limit
- * @param storeBytesPerSecond the same for stores
- * @param hedgeAfterNs a load that has taken that long is begun a second time; 0 for never
  * @param breaker when to keep away from the store
  * @param retry when to try again
  */
 public record ObjectPipelineOptions(
-    int depth,
-    int workers,
+    Capacity capacity,
     String codec,
-    long loadTimeoutNs,
-    long storeTimeoutNs,
-    int callsFirst,
-    int callsMin,
-    int callsMax,
-    long loadBytesPerSecond,
-    long storeBytesPerSecond,
-    long hedgeAfterNs,
+    Times times,
+    Calls calls,
+    Bandwidth bandwidth,
     Breaker breaker,
     Retry retry) {
+  /**
+   * How much is done at a time.
+   *
+   * @param depth the most transfers in flight
+   * @param workers threads that check, encode, encrypt, sign and begin stores, and decode loads
+   */
+  public record Capacity(int depth, int workers) {
+    public Capacity {
+      requirePositive("the depth", depth);
+      requirePositive("the workers", workers);
+    }
+  }
+
+  /**
+   * How long transfers take at most, their time in the queue included.
+   *
+   * @param loadTimeoutNs a load that takes longer is a miss
+   * @param hedgeAfterNs a load that has taken that long is begun a second time; 0 for never
+   */
+  public record Times(long loadTimeoutNs, long storeTimeoutNs, long hedgeAfterNs) {
+    public Times {
+      requirePositive("the time of a load", loadTimeoutNs);
+      requirePositive("the time of a store", storeTimeoutNs);
+      if (hedgeAfterNs < 0) {
+        throw new IllegalArgumentException(
+            "less than nothing: loads are hedged after " + hedgeAfterNs + " ns");
+      }
+    }
+  }
+
+  /**
+   * How many calls are under way on each way; the number adapts to the store.
+   *
+   * @param first at the start
+   * @param min the fewest; as many as {@code max} for no adapting
+   * @param max the most
+   */
+  public record Calls(int first, int min, int max) {
+    public Calls {
+      requirePositive("the fewest calls", min);
+      if (first < min || max < first) {
+        throw new IllegalArgumentException(
+            "the object tier begins with "
+                + first
+                + " calls, which is not between "
+                + min
+                + " and "
+                + max);
+      }
+    }
+
+    /** A number of calls that does not adapt. */
+    public static Calls fixed(int calls) {
+      return new Calls(calls, calls, calls);
+    }
+  }
+
+  /** The most bytes a second on each way; 0 for no limit. */
+  public record Bandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
+    /** No limit on either way. */
+    public static final Bandwidth UNLIMITED = new Bandwidth(0, 0);
+
+    public Bandwidth {
+      if (loadBytesPerSecond < 0 || storeBytesPerSecond < 0) {
+        throw new IllegalArgumentException(
+            "less than nothing: "
+                + loadBytesPerSecond
+                + " and "
+                + storeBytesPerSecond
+                + " bytes a second");
+      }
+    }
+  }
+
   /**
    * When a {@link CircuitBreaker} opens, and for how long.
    *
@@ -65,33 +123,6 @@ public record ObjectPipelineOptions(
     }
   }
 
-  public ObjectPipelineOptions {
-    requirePositive("the depth", depth);
-    requirePositive("the workers", workers);
-    requirePositive("the time of a load", loadTimeoutNs);
-    requirePositive("the time of a store", storeTimeoutNs);
-    requirePositive("the fewest calls", callsMin);
-    if (callsFirst < callsMin || callsMax < callsFirst) {
-      throw new IllegalArgumentException(
-          "the object tier begins with "
-              + callsFirst
-              + " calls, which is not between "
-              + callsMin
-              + " and "
-              + callsMax);
-    }
-    if (loadBytesPerSecond < 0 || storeBytesPerSecond < 0 || hedgeAfterNs < 0) {
-      throw new IllegalArgumentException(
-          "less than nothing: "
-              + loadBytesPerSecond
-              + " and "
-              + storeBytesPerSecond
-              + " bytes a second, hedged after "
-              + hedgeAfterNs
-              + " ns");
-    }
-  }
-
   private static void requirePositive(String what, long value) {
     if (value <= 0) {
       throw new IllegalArgumentException(
@@ -102,17 +133,11 @@ public record ObjectPipelineOptions(
   /** For a store within a millisecond or some tens of them. */
   public static ObjectPipelineOptions defaults() {
     return new ObjectPipelineOptions(
-        256,
-        2,
+        new Capacity(256, 2),
         "none",
-        TimeUnit.SECONDS.toNanos(5),
-        TimeUnit.SECONDS.toNanos(30),
-        8,
-        1,
-        64,
-        0,
-        0,
-        0,
+        new Times(TimeUnit.SECONDS.toNanos(5), TimeUnit.SECONDS.toNanos(30), 0),
+        new Calls(8, 1, 64),
+        Bandwidth.UNLIMITED,
         new Breaker(8, TimeUnit.SECONDS.toNanos(1), TimeUnit.SECONDS.toNanos(30)),
         new Retry(4, TimeUnit.MILLISECONDS.toNanos(50), TimeUnit.SECONDS.toNanos(2), 0.1, 20));
   }

@@ -45,21 +45,16 @@ final class ObjectPipelineTest {
   private ObjectPipeline pipeline(int calls, int saved, long loadBytesPerSecond, long hedgeNs) {
     ObjectPipelineOptions options =
         new ObjectPipelineOptions(
-            32,
-            1,
+            new ObjectPipelineOptions.Capacity(32, 1),
             "none",
-            LOAD_NS,
-            STORE_NS,
-            calls,
-            1,
-            calls,
-            loadBytesPerSecond,
-            0,
-            hedgeNs,
+            new ObjectPipelineOptions.Times(LOAD_NS, STORE_NS, hedgeNs),
+            new ObjectPipelineOptions.Calls(calls, 1, calls),
+            new ObjectPipelineOptions.Bandwidth(loadBytesPerSecond, 0),
             new ObjectPipelineOptions.Breaker(4, OPEN_NS, 4 * OPEN_NS),
             new ObjectPipelineOptions.Retry(3, 10 * MS, 50 * MS, 0, saved));
     ObjectPipeline pipeline =
         new ObjectPipeline(
+            new ObjectPipeline.Runners(() -> now, Runnable::run, null),
             store,
             options,
             null,
@@ -67,10 +62,7 @@ final class ObjectPipelineTest {
             () -> {},
             defect -> {
               throw new AssertionError(defect);
-            },
-            () -> now,
-            Runnable::run,
-            null);
+            });
     made = pipeline;
     return pipeline;
   }
