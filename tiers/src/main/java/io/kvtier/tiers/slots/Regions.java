@@ -1,0 +1,226 @@
+package io.kvtier.tiers.slots;
+
+/**
+ * The regions of a tier: the part of the tier that each is of, the size class that it is assigned
+ * to, and its slots. One region of each part may be emptied at a time, so that another class can
+ * have it. Confined to the index.
+ */
+final class Regions {
+  private static final int NONE = SlotNumbers.NONE;
+
+  private final SizeClasses sizes;
+  private final RegionSlots slots;
+  private final int[] partOf;
+  private final int[] regionsOfPart;
+  private final int[] classOf;
+  private final int[] unassigned;
+  private final int[] draining;
+  private final int[] freeOfClass;
+  private int drains;
+  private long bytesUsed;
+  private int slotsTotal;
+  private int slotsFree;
+
+  /** Regions of no size class, each of a part. */
+  Regions(int[] partOf, int parts, SizeClasses sizes, RegionSlots slots) {
+    this.partOf = partOf.clone();
+    this.sizes = sizes;
+    this.slots = slots;
+    regionsOfPart = new int[parts];
+    for (int part : partOf) {
+      regionsOfPart[part]++;
+    }
+    unassigned = regionsOfPart.clone();
+    draining = SlotNumbers.none(parts);
+    classOf = SlotNumbers.none(partOf.length);
+    freeOfClass = new int[sizes.max()];
+  }
+
+  int count() {
+    return classOf.length;
+  }
+
+  int parts() {
+    return regionsOfPart.length;
+  }
+
+  int partOf(int region) {
+    return partOf[region];
+  }
+
+  int regionsOfPart(int part) {
+    return regionsOfPart[part];
+  }
+
+  /** The size class of a region, or {@link SlotNumbers#NONE}. */
+  int classOf(int region) {
+    return classOf[region];
+  }
+
+  /** Whether a region is empty and can be assigned to another size class than its own. */
+  boolean isAssignable(int region, int sizeClass) {
+    return slots.used(region) == 0
+        && partOf[region] == sizes.partOf(sizeClass)
+        && !isDraining(region)
+        && classOf[region] != sizeClass;
+  }
+
+  void assign(int region, int sizeClass) {
+    int count = sizes.slotsPerRegion(sizeClass);
+    classOf[region] = sizeClass;
+    slots.cut(region, count, sizes.slotBytes(sizeClass));
+    sizes.addRegion(sizeClass);
+    freeOfClass[sizeClass] += count;
+    slotsFree += count;
+    slotsTotal += count;
+    unassigned[partOf[region]]--;
+  }
+
+  /** A region without used slots is of no size class any more. */
+  void unassign(int region) {
+    int sizeClass = classOf[region];
+    int free = slots.free(region);
+    freeOfClass[sizeClass] -= free;
+    slotsFree -= free;
+    slotsTotal -= free;
+    sizes.removeRegion(sizeClass);
+    classOf[region] = NONE;
+    slots.join(region);
+    unassigned[partOf[region]]++;
+  }
+
+  // ---- slots
+  // ------------------------------------------------------------------------------------------------
+
+  /** Takes a free slot of a region; returns its index. */
+  int take(int region, int block) {
+    int index = slots.take(region, block);
+    countTaken(region);
+    return index;
+  }
+
+  /** Takes a certain free slot. The lists of free slots are wrong until the adoption ends. */
+  void adopt(int region, int index, int block) {
+    slots.use(region, index, block);
+    countTaken(region);
+  }
+
+  private void countTaken(int region) {
+    int sizeClass = classOf[region];
+    freeOfClass[sizeClass]--;
+    slotsFree--;
+    bytesUsed += sizes.slotBytes(sizeClass);
+  }
+
+  /** Gives a slot back. */
+  void giveBack(int region, int index) {
+    int sizeClass = classOf[region];
+    slots.giveBack(region, index);
+    freeOfClass[sizeClass]++;
+    slotsFree++;
+    bytesUsed -= sizes.slotBytes(sizeClass);
+  }
+
+  /** Links the slots that {@link #adopt} left free. */
+  void endAdoption() {
+    for (int region = 0; region < classOf.length; region++) {
+      if (classOf[region] != NONE) {
+        slots.linkFree(region);
+      }
+    }
+  }
+
+  // ---- draining
+  // ------------------------------------------------------------------------------------------------
+
+  /** Begins to empty a region that has used slots. */
+  void drain(int region) {
+    draining[partOf[region]] = region;
+    drains++;
+  }
+
+  /** Gives up emptying a part's region. */
+  void undrain(int part) {
+    drains -= draining[part] == NONE ? 0 : 1;
+    draining[part] = NONE;
+  }
+
+  boolean isDraining(int region) {
+    return draining[partOf[region]] == region;
+  }
+
+  boolean isAnyDraining() {
+    return drains > 0;
+  }
+
+  /** The region of a part that is being emptied, or {@link SlotNumbers#NONE}. */
+  int draining(int part) {
+    return draining[part];
+  }
+
+  // ---- counts
+  // ------------------------------------------------------------------------------------------------
+
+  /** Free slots in the regions of a size class. */
+  int freeOfClass(int sizeClass) {
+    return freeOfClass[sizeClass];
+  }
+
+  /** How many regions of a part are of no size class. */
+  int unassigned(int part) {
+    return unassigned[part];
+  }
+
+  int slotsTotal() {
+    return slotsTotal;
+  }
+
+  int slotsFree() {
+    return slotsFree;
+  }
+
+  long bytesUsed() {
+    return bytesUsed;
+  }
+
+  /** The bytes of a part's used slots; looks at all regions. */
+  long bytesUsed(int part) {
+    long bytes = 0;
+    for (int region = 0; region < classOf.length; region++) {
+      if (partOf[region] == part && slots.used(region) > 0) {
+        bytes += (long) slots.used(region) * sizes.slotBytes(classOf[region]);
+      }
+    }
+    return bytes;
+  }
+
+  /** Checks the structure, for tests. */
+  void checkInvariants() {
+    int free = 0;
+    int total = 0;
+    long used = 0;
+    for (int region = 0; region < classOf.length; region++) {
+      if (classOf[region] == NONE) {
+        continue;
+      }
+      if (sizes.partOf(classOf[region]) != partOf[region]) {
+        throw new IllegalStateException("region " + region + " has a class of another part");
+      }
+      slots.checkInvariants(region);
+      free += slots.free(region);
+      total += slots.slots(region);
+      used += (long) slots.used(region) * sizes.slotBytes(classOf[region]);
+    }
+    if (free != slotsFree || total != slotsTotal || used != bytesUsed) {
+      throw new IllegalStateException(
+          "slots do not add up: free "
+              + free
+              + "/"
+              + slotsFree
+              + ", total "
+              + total
+              + "/"
+              + slotsTotal);
+    }
+  }
+}
