@@ -1,44 +1,26 @@
 package io.kvtier.tiers.ledger;
 
-import io.kvtier.tiers.files.FileErrors;
-import io.kvtier.tiers.rocks.RocksLibrary;
+import io.kvtier.tiers.ledger.PresenceRows.Key;
 import io.kvtier.tiers.transfer.Inbox;
 import io.kvtier.tiers.transfer.Joining;
 import java.io.IOException;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
-import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
-import org.jspecify.annotations.Nullable;
-import org.rocksdb.BlockBasedTableConfig;
-import org.rocksdb.BloomFilter;
-import org.rocksdb.CompactionOptionsFIFO;
-import org.rocksdb.CompactionStyle;
-import org.rocksdb.Options;
 import org.rocksdb.RocksDBException;
-import org.rocksdb.RocksIterator;
-import org.rocksdb.WriteBatch;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What was seen to be in a shared store, and when: keys of 128 bits, in a database of their own
- * under {@code presence/} that survives the process. It remembers what is cheap to find out again:
- * so nothing waits for it, nothing is synced, and what does not fit is left out.
+ * Remembers which keys were seen in a shared store, and when: keys of 128 bits, in a database of
+ * their own under {@code presence/} that survives the process. What it remembers is cheap to find
+ * out again: so nothing waits for it, nothing is synced, and what does not fit is left out.
  *
  * <p>Callers hand notes and questions to the ledger's thread through a bounded queue, and never
- * touch the database. Whatever happens to that, a question is answered; at worst with no.
- *
- * <p>The database's files are written one after the other, and the oldest one goes when all of them
- * are too large (RocksDB's FIFO compaction). So the cap in bytes is kept without counting and
- * without rewriting anything, and a key that is noted again from time to time stays.
+ * touch the database. Every question is answered, even if the database fails: at worst with no.
  */
 public final class PresenceLedger implements AutoCloseable {
   /** The least cap: logs and buffers take a part of it. */
@@ -46,51 +28,10 @@ public final class PresenceLedger implements AutoCloseable {
 
   private static final Logger LOG = LoggerFactory.getLogger(PresenceLedger.class);
 
-  private static final String NAME = "presence";
   private static final int QUEUE_CAPACITY = 1 << 16;
-  private static final int BATCH_MAX = 4096;
-  private static final int KEY_BYTES = 16;
-
-  /** The time since 1970 in ms, big-endian. */
-  private static final int VALUE_BYTES = 8;
-
-  private static final long WRITE_BUFFER_BYTES_MIN = 256 << 10;
-  private static final long WRITE_BUFFER_BYTES_MAX = 8 << 20;
-
-  /** A buffer is that part of the cap: the files that it makes are about as many. */
-  private static final int BUFFERS_IN_CAP = 64;
-
-  /** Of the cap, for logs, and for files that are made before others go. */
-  private static final int BUFFERS_RESERVED = 10;
-
-  /** What RocksDB may take at once on top of what it has: most of it a compaction. */
-  private static final int BUFFERS_FREE_MIN = 6;
-
-  private static final int BUFFERS_IN_COMPACTION = 4;
-
-  /** The files are measured as often as that while a buffer fills. */
-  private static final int LOOKS_A_BUFFER = 4;
-
-  private static final int WAITS_MAX = 100;
-  private static final long WAIT_NS = TimeUnit.MILLISECONDS.toNanos(10);
-
-  private static final long RESERVED_BYTES = 3 << 20;
-  private static final long MANIFEST_BYTES_MAX = 1 << 20;
-
-  /** The filters of all keys, by far the most of it, and their files' indexes. */
-  private static final int CAP_TO_CACHE = 16;
-
-  private static final long CACHE_BYTES_MIN = 2 << 20;
-  private static final int FILTER_BITS_A_KEY = 10;
-  private static final int TABLE_BLOCK_BYTES = 4 << 10;
-  private static final int OPEN_FILES_MAX = 512;
 
   /** In how many steps of age the newest are told from older ones. */
   private static final int AGES = 1024;
-
-  private static final long REOPEN_NS = TimeUnit.SECONDS.toNanos(1);
-  private static final VarHandle LONG =
-      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);
 
   /** Told of a key that is there. */
   @FunctionalInterface
@@ -110,16 +51,8 @@ public final class PresenceLedger implements AutoCloseable {
    * @throws IOException saying so
    */
   public static void requireFree(Path directory) throws IOException {
-    LedgerFiles.requireFree(directory, NAME);
+    LedgerFiles.requireFree(directory, PresenceRows.NAME);
   }
-
-  private record Key(long high, long low) {}
-
-  /** Its value is the time before which all is forgotten. */
-  private static final byte[] CLEARED_KEY = {'c'};
-
-  /** Instead of a time: to be forgotten. */
-  private static final long NEVER_MS = -1;
 
   private sealed interface Task {
     record Note(Key key, long timeMs) implements Task {}
@@ -129,11 +62,7 @@ public final class PresenceLedger implements AutoCloseable {
     record Question(Key key, Answer answer) implements Task {}
   }
 
-  private final RocksDatabase database;
-  private final BloomFilter filter;
-  private final CompactionOptionsFIFO oldestGo;
-  private final long bytesMax;
-  private final long bufferBytes;
+  private final PresenceRows rows;
   private final long ageMsMax;
   private final Consumer<Throwable> defect;
   private final LongSupplier clockMs;
@@ -145,15 +74,6 @@ public final class PresenceLedger implements AutoCloseable {
 
   // From here on the thread's own.
   private final Map<Key, Long> notes = new LinkedHashMap<>();
-  private final WriteBatch batch;
-  private final byte[] keyBytes = new byte[KEY_BYTES];
-  private final byte[] valueBytes = new byte[VALUE_BYTES];
-  private long clearedMs = NEVER_MS;
-  private long unseenBytes;
-  private boolean scanning;
-  private boolean failed;
-  private volatile String trouble = "";
-  private long reopenNs;
 
   /**
    * Opens the ledger in a directory, or makes both. A damaged one is moved aside and an empty one
@@ -188,51 +108,11 @@ public final class PresenceLedger implements AutoCloseable {
               + BYTES_MIN
               + " bytes at least, and some time");
     }
-    this.bytesMax = bytesMax;
     this.ageMsMax = ageMsMax;
     this.defect = defect;
     this.clockMs = clockMs;
-    RocksLibrary.load();
-    filter = new BloomFilter(FILTER_BITS_A_KEY);
-    batch = new WriteBatch();
-    bufferBytes =
-        Math.clamp(bytesMax / BUFFERS_IN_CAP, WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-    oldestGo =
-        new CompactionOptionsFIFO()
-            .setMaxTableFilesSize(bytesMax - RESERVED_BYTES - BUFFERS_RESERVED * bufferBytes)
-            // Of the small files that each opening leaves it makes larger ones.
-            .setAllowCompaction(true);
-    try {
-      database =
-          new RocksDatabase(
-              directory, NAME, CACHE_BYTES_MIN + bytesMax / CAP_TO_CACHE, bufferBytes, this::tune);
-      try {
-        byte[] cleared = database.get(CLEARED_KEY);
-        if (cleared != null && cleared.length == VALUE_BYTES) {
-          clearedMs = (long) LONG.get(cleared, 0);
-        }
-      } catch (IOException | RuntimeException e) {
-        database.close();
-        throw e;
-      }
-    } catch (IOException | RuntimeException e) {
-      closeOptions();
-      throw e;
-    }
+    rows = new PresenceRows(directory, bytesMax, LOG);
     thread = Thread.ofPlatform().daemon().name("kvtier-presence").unstarted(this::work);
-  }
-
-  private void tune(Options options, BlockBasedTableConfig tables) {
-    options
-        .setCompactionStyle(CompactionStyle.FIFO)
-        .setCompactionOptionsFIFO(oldestGo)
-        // By itself it is 30 days, for which all files would have to be open.
-        .setTtl(0)
-        .setTargetFileSizeBase(bufferBytes)
-        .setMaxCompactionBytes(BUFFERS_IN_COMPACTION * bufferBytes)
-        .setMaxOpenFiles(OPEN_FILES_MAX)
-        .setMaxManifestFileSize(MANIFEST_BYTES_MAX);
-    tables.setFilterPolicy(filter).setBlockSize(TABLE_BLOCK_BYTES);
   }
 
   /**
@@ -254,7 +134,7 @@ public final class PresenceLedger implements AutoCloseable {
 
   /** Notes that nothing is known of a key. From any thread, at once. */
   public void forget(long high, long low) {
-    note(high, low, NEVER_MS);
+    note(high, low, PresenceRows.NEVER_MS);
   }
 
   /** Notes that nothing is known of any key. From any thread, at once. */
@@ -292,17 +172,17 @@ public final class PresenceLedger implements AutoCloseable {
 
   /** Why it can't be used, and what to do; empty while it works. From any thread. */
   public String trouble() {
-    return trouble;
+    return rows.trouble();
   }
 
   /** The size of all files. */
   public long bytes() {
-    return database.bytes();
+    return rows.bytes();
   }
 
   /** What had to be done about damage to open it; empty when there was none. */
   public String openingReport() {
-    return database.openingReport();
+    return rows.openingReport();
   }
 
   private void work() {
@@ -327,13 +207,15 @@ public final class PresenceLedger implements AutoCloseable {
       switch (task) {
         case Task.Note(Key key, long timeMs) -> {
           notes.put(key, timeMs);
-          if (notes.size() == BATCH_MAX) {
+          if (notes.size() == PresenceRows.BATCH_MAX) {
             write();
           }
         }
         case Task.Clear(long timeMs) -> {
           notes.clear();
-          clear(timeMs);
+          if (!rows.clear(timeMs)) {
+            lost.increment();
+          }
         }
         case Task.Question(Key key, Answer answer) -> answer.found(isPresent(key));
       }
@@ -343,152 +225,21 @@ public final class PresenceLedger implements AutoCloseable {
 
   private boolean isPresent(Key key) {
     Long noted = notes.get(key);
-    if (noted != null) {
-      return noted != NEVER_MS && isBelieved(noted);
-    }
-    byte[] value = read(key);
-    return value != null && value.length == VALUE_BYTES && isBelieved((long) LONG.get(value, 0));
+    long timeMs = noted == null ? rows.timeMs(key) : noted;
+    return timeMs != PresenceRows.NEVER_MS && isBelieved(timeMs);
   }
 
   private boolean isBelieved(long timeMs) {
     long age = clockMs.getAsLong() - timeMs;
     // A time to come is that of a clock that was wrong, then or now.
-    return age >= 0 && age <= ageMsMax && timeMs > clearedMs;
-  }
-
-  /** What is older stays until it is the oldest, but is not believed; this row outlasts it. */
-  private void clear(long timeMs) {
-    clearedMs = timeMs;
-    if (!isUsable()) {
-      lost.increment();
-      return;
-    }
-    try {
-      LONG.set(valueBytes, 0, timeMs);
-      batch.put(CLEARED_KEY, valueBytes);
-      database.write(batch, false);
-      worked();
-    } catch (RocksDBException e) {
-      lost.increment();
-      fail(RocksLibrary.describe(e));
-    } finally {
-      batch.clear();
-    }
-  }
-
-  private byte @Nullable [] read(Key key) {
-    if (!isUsable()) {
-      return null;
-    }
-    try {
-      return database.get(bytes(key));
-    } catch (IOException e) {
-      fail(e.getMessage());
-      return null;
-    }
-  }
-
-  private byte[] bytes(Key key) {
-    LONG.set(keyBytes, 0, key.high);
-    LONG.set(keyBytes, Long.BYTES, key.low);
-    return keyBytes;
+    return age >= 0 && age <= ageMsMax && timeMs > rows.clearedMs();
   }
 
   private void write() {
-    if (notes.isEmpty()) {
-      return;
-    }
-    if (!isUsable()) {
+    if (!notes.isEmpty() && !rows.write(notes)) {
       lost.add(notes.size());
-      notes.clear();
-      return;
     }
-    try {
-      for (Map.Entry<Key, Long> note : notes.entrySet()) {
-        long timeMs = note.getValue();
-        if (timeMs != NEVER_MS) {
-          LONG.set(valueBytes, 0, timeMs);
-          batch.put(bytes(note.getKey()), valueBytes);
-        } else if (read(note.getKey()) != null) {
-          // Most keys that are absent were never noted: to forget them would take space, too.
-          batch.delete(bytes(note.getKey()));
-        }
-      }
-      if (batch.count() > 0) {
-        if (hasRoom(batch.getDataSize())) {
-          database.write(batch, false);
-          worked();
-        } else {
-          lost.add(notes.size());
-        }
-      }
-    } catch (RocksDBException e) {
-      lost.add(notes.size());
-      fail(RocksLibrary.describe(e));
-    } finally {
-      batch.clear();
-      notes.clear();
-    }
-  }
-
-  /**
-   * Whether the cap leaves room for a batch. RocksDB drops the oldest files by itself, but some
-   * time later and without holding up who writes: so this waits for it, and does without the batch
-   * before the cap is broken.
-   */
-  private boolean hasRoom(long bytes) {
-    unseenBytes += bytes;
-    if (unseenBytes < bufferBytes / LOOKS_A_BUFFER) {
-      return true;
-    }
-    for (int i = 0; i < WAITS_MAX; i++) {
-      if (database.bytes() <= bytesMax - BUFFERS_FREE_MIN * bufferBytes) {
-        unseenBytes = 0;
-        return true;
-      }
-      LockSupport.parkNanos(this, WAIT_NS);
-    }
-    return false;
-  }
-
-  /** What fails once, as on a full disk, may leave RocksDB refusing all further writes. */
-  private boolean isUsable() {
-    if (!failed) {
-      return true;
-    }
-    if (scanning || System.nanoTime() - reopenNs < 0) {
-      return false;
-    }
-    try {
-      database.reopen();
-    } catch (RocksDBException e) {
-      fail(RocksLibrary.describe(e));
-      return false;
-    }
-    // Whether it works again the next write shows.
-    failed = false;
-    return true;
-  }
-
-  private void worked() {
-    if (!trouble.isEmpty()) {
-      LOG.info("the presence ledger in '{}' works again", database.directory());
-      trouble = "";
-    }
-  }
-
-  private void fail(@Nullable String error) {
-    String reason = FileErrors.withCure(String.valueOf(error));
-    if (trouble.isEmpty()) {
-      LOG.warn(
-          "the presence ledger in '{}' can't be used, and the store is asked for each block until"
-              + " the ledger works again: {}",
-          database.directory(),
-          reason);
-    }
-    failed = true;
-    trouble = reason;
-    reopenNs = System.nanoTime() + REOPEN_NS;
+    notes.clear();
   }
 
   private void tellNewest() {
@@ -498,10 +249,10 @@ public final class PresenceLedger implements AutoCloseable {
     try {
       long now = clockMs.getAsLong();
       long[] counts = new long[AGES + 1];
-      if (database.rowsAbout() > newestMax) {
+      if (rows.rowsAbout() > newestMax) {
         scan(
             now,
-            (age, key) -> {
+            (age, high, low) -> {
               counts[age]++;
               return true;
             });
@@ -516,56 +267,35 @@ public final class PresenceLedger implements AutoCloseable {
       long[] left = {newestMax};
       scan(
           now,
-          (age, key) -> {
+          (age, high, low) -> {
             if (age <= oldestTold) {
-              newest.visit((long) LONG.get(key, 0), (long) LONG.get(key, Long.BYTES));
+              newest.visit(high, low);
               left[0]--;
             }
             return left[0] > 0 && !inbox.hasEnded();
           });
     } catch (RocksDBException e) {
-      fail(RocksLibrary.describe(e));
+      rows.scanFailed(e);
     }
   }
 
-  /** Told of an entry that is believed; whether to go on. */
-  private interface EntryVisitor {
-    boolean visit(int age, byte[] key);
+  /** Told of a row that is believed; returns whether to go on. */
+  private interface RowVisitor {
+    boolean visit(int age, long high, long low);
   }
 
-  private void scan(long nowMs, EntryVisitor visitor) throws RocksDBException {
-    byte[] key = new byte[KEY_BYTES];
-    byte[] value = new byte[VALUE_BYTES];
-    long seen = 0;
-    scanning = true;
-    try (RocksIterator entries = database.scan()) {
-      for (entries.seekToFirst(); entries.isValid(); entries.next()) {
-        if (++seen % BATCH_MAX == 0) {
-          // It takes seconds to see all: nobody's notes and questions wait for that.
-          workOff();
-        }
-        if (entries.key(key) != KEY_BYTES || entries.value(value) != VALUE_BYTES) {
-          continue;
-        }
-        long timeMs = (long) LONG.get(value, 0);
-        if (isBelieved(timeMs)) {
-          // Time goes on while this looks, and may go back.
-          long age = Math.clamp(nowMs - timeMs, 0, ageMsMax);
-          if (!visitor.visit((int) (age * (double) AGES / ageMsMax), key)) {
-            return;
+  private void scan(long nowMs, RowVisitor visitor) throws RocksDBException {
+    rows.scan(
+        (high, low, timeMs) -> {
+          if (!isBelieved(timeMs)) {
+            return true;
           }
-        }
-      }
-      entries.status();
-    } finally {
-      scanning = false;
-    }
-  }
-
-  private void closeOptions() {
-    batch.close();
-    oldestGo.close();
-    filter.close();
+          // The clock goes on during the scan, and may be set back.
+          long age = Math.clamp(nowMs - timeMs, 0, ageMsMax);
+          return visitor.visit((int) (age * (double) AGES / ageMsMax), high, low);
+        },
+        // Notes and questions do not wait for the end of the scan.
+        this::workOff);
   }
 
   /** Writes what is noted, and ends. */
@@ -573,7 +303,6 @@ public final class PresenceLedger implements AutoCloseable {
   public void close() {
     inbox.end();
     Joining.join(thread);
-    database.close();
-    closeOptions();
+    rows.close();
   }
 }
