@@ -7,6 +7,7 @@ import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.ssd.FileDevice;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
+import io.kvtier.tiers.ssd.SsdListeners;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -95,9 +96,7 @@ final class SsdBlocks implements AutoCloseable {
                 null,
                 4,
                 depth,
-                rung::release,
-                TroubleLog.NONE,
-                defect::set));
+                new SsdListeners(rung::release, TroubleLog.NONE, defect::set)));
     for (int i = 0; i < ssdSlots; i++) {
       go(Transfer.Kind.STORE, i);
     }

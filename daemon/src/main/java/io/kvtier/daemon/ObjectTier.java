@@ -143,11 +143,12 @@ final class ObjectTier implements AutoCloseable {
     PresenceCache presence =
         new PresenceCache(
             store,
-            config.presence().bytesMax(),
-            config.presence().presentNs(),
-            config.presence().absentNs(),
-            config.presence().probes(),
-            config.presence().probeTimeoutNs(),
+            new PresenceCache.Options(
+                config.presence().bytesMax(),
+                config.presence().presentNs(),
+                config.presence().absentNs(),
+                config.presence().probes(),
+                config.presence().probeTimeoutNs()),
             ledger);
     greet(store, presence);
     ObjectPipeline made =
@@ -175,7 +176,7 @@ final class ObjectTier implements AutoCloseable {
     }
     return new ObjectParts(
         new ObjectParts.Traffic(
-            made, config.pipeline().depth(), made::reachesStore, made::takesStores),
+            made, config.pipeline().capacity().depth(), made::reachesStore, made::takesStores),
         new ObjectParts.Contents(
             presence, deletions, collected::poll, uses == null ? null : uses::used),
         config.uploads().admission(),
@@ -241,15 +242,16 @@ final class ObjectTier implements AutoCloseable {
   private static ObjectJanitor.Options janitorOptions(ObjectConfig config) {
     ObjectJanitor.Options usual = ObjectJanitor.Options.of(config.care().bytesMax());
     return new ObjectJanitor.Options(
-        usual.capBytes(),
-        usual.lowPercent(),
-        TimeUnit.NANOSECONDS.toMillis(config.care().graceNs()),
-        config.care().callsPerSecond(),
-        usual.callTimeoutMs(),
-        usual.runMs(),
-        usual.leaseMs(),
-        usual.usesMax(),
-        usual.usesKeptMs(),
+        new ObjectJanitor.Cap(
+            usual.cap().bytes(),
+            usual.cap().lowPercent(),
+            TimeUnit.NANOSECONDS.toMillis(config.care().graceNs())),
+        new ObjectJanitor.Pace(
+            config.care().callsPerSecond(),
+            usual.pace().callTimeoutMs(),
+            usual.pace().runMs(),
+            usual.pace().leaseMs()),
+        usual.uses(),
         usual.unfinishedMs());
   }
 

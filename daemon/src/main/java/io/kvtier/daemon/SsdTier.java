@@ -13,6 +13,7 @@ import io.kvtier.tiers.ssd.RocksDevice;
 import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.ssd.SsdEngine;
+import io.kvtier.tiers.ssd.SsdListeners;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
@@ -153,9 +154,7 @@ final class SsdTier implements AutoCloseable {
                     lastLeg,
                     config.pipeline().threads(),
                     config.pipeline().queueDepth(),
-                    finishedBell,
-                    troubles,
-                    defect));
+                    new SsdListeners(finishedBell, troubles, defect)));
     if (!started.reason().isEmpty()) {
       LOG.info("SSD engine {}: {}", started.engine(), started.reason());
     }

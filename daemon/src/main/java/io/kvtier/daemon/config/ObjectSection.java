@@ -229,19 +229,23 @@ final class ObjectSection {
         "object.s3.region",
         !keys.text("object.s3.region").isEmpty(),
         "a region: us-east-1 will do for most servers that are not AWS's");
+    S3Options.Bucket bucket =
+        new S3Options.Bucket(
+            endpoint,
+            keys.text("object.s3.region"),
+            keys.isMistaken("object.s3.bucket") ? "mistaken" : keys.text("object.s3.bucket"),
+            keys.get("object.s3.prefix", ObjectNames::checkPrefix, "what a name can begin with"),
+            addressing);
     return new S3Options(
-        endpoint,
-        keys.text("object.s3.region"),
-        keys.isMistaken("object.s3.bucket") ? "mistaken" : keys.text("object.s3.bucket"),
-        keys.get("object.s3.prefix", ObjectNames::checkPrefix, "what a name can begin with"),
-        addressing,
+        bucket,
         keys.text("object.s3.profile"),
         s3Writing(),
         checksums,
-        Duration.ofNanos(keys.positiveDuration("object.s3.connect_timeout")),
-        Duration.ofNanos(keys.positiveDuration("object.s3.idle_timeout")),
-        uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
-        keys.number("object.s3.connections", 1, 65536));
+        new S3Options.Connections(
+            Duration.ofNanos(keys.positiveDuration("object.s3.connect_timeout")),
+            Duration.ofNanos(keys.positiveDuration("object.s3.idle_timeout")),
+            uri("object.s3.proxy", S3Options::isProxy, S3Options.PROXY_FORM),
+            keys.number("object.s3.connections", 1, 65536)));
   }
 
   private S3Options.Writing s3Writing() {

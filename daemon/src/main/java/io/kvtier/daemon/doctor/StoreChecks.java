@@ -123,12 +123,12 @@ final class StoreChecks {
   /** By the date of any answer of the server's. */
   private static Finding clock(S3Options options) {
     String check = "object store's clock";
-    URI endpoint = options.endpoint();
+    URI endpoint = options.bucket().endpoint();
     URI asked =
         endpoint == null
-            ? URI.create("https://s3." + options.region() + ".amazonaws.com")
+            ? URI.create("https://s3." + options.bucket().region() + ".amazonaws.com")
             : endpoint;
-    if (options.proxy() != null) {
+    if (options.connections().proxy() != null) {
       return Finding.pass(check, "not asked: there is a proxy between");
     }
     try {

@@ -55,7 +55,10 @@ final class StubObjects {
   /** One that is asked so many questions at a time. */
   StubObjects(int probesMax) {
     presence =
-        new PresenceCache(new Heads(), 1 << 20, 1L << 40, 1L << 40, probesMax, 1L << 40, null);
+        new PresenceCache(
+            new Heads(),
+            new PresenceCache.Options(1 << 20, 1L << 40, 1L << 40, probesMax, 1L << 40),
+            null);
   }
 
   private String lookedFor = "";

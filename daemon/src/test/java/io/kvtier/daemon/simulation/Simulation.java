@@ -541,11 +541,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     PresenceCache presence =
         new PresenceCache(
             objects,
-            1 << 20,
-            3_600_000_000_000L,
-            1 + random.nextInt(1_000_000_000),
-            1 + random.nextInt(64),
-            1_000_000_000,
+            new PresenceCache.Options(
+                1 << 20,
+                3_600_000_000_000L,
+                1 + random.nextInt(1_000_000_000),
+                1 + random.nextInt(64),
+                1_000_000_000),
             null,
             this::nowNs,
             Runnable::run);

@@ -60,7 +60,14 @@ public final class CopyEngine implements AutoCloseable {
     try {
       staging = direction == CopyDirection.PEER ? 0 : resources.allocate(options.stagingBytes());
       long address = resources.register(memory);
-      lane = new CopyLane(gpu, resources, options, direction, staging, memory, address, clock);
+      lane =
+          new CopyLane(
+              gpu,
+              resources,
+              options,
+              direction,
+              new CopyLane.Memory(staging, memory, address),
+              clock);
     } catch (GpuException e) {
       resources.close();
       arena.close();

@@ -51,20 +51,25 @@ final class CopyLane {
   private int inFlight;
 
   /**
+   * The memory of all batches.
+   *
+   * @param staging the address on the device; 0 for none
+   * @param host for tables of runs
+   * @param hostAddress of the host memory on the device
+   */
+  record Memory(long staging, MemorySegment host, long hostAddress) {}
+
+  /**
    * Begins.
    *
    * @param resources whose the streams and events are
-   * @param staging device memory, a slot a batch
-   * @param memory registered host memory, {@link CopyBatch#memoryBytes} a batch
    */
   CopyLane(
       Gpu gpu,
       GpuResources resources,
       CopyOptions options,
       CopyDirection direction,
-      long staging,
-      MemorySegment memory,
-      long memoryAddress,
+      Memory memory,
       LongSupplier clock) {
     this.gpu = gpu;
     this.clock = clock;
@@ -84,9 +89,9 @@ final class CopyLane {
               resources,
               options,
               direction,
-              staging + (long) i * options.slotBytes(),
-              memory.asSlice(i * bytes, bytes),
-              memoryAddress + i * bytes);
+              memory.staging + (long) i * options.slotBytes(),
+              memory.host.asSlice(i * bytes, bytes),
+              memory.hostAddress + i * bytes);
       free.add(batch);
     }
   }

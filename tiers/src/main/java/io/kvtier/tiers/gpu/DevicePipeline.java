@@ -103,14 +103,10 @@ public final class DevicePipeline implements AutoCloseable {
   public GpuReport report(int regions) {
     return new GpuReport(
         gpu.device(),
-        stagingBytes,
-        gpu.contextBytes(),
+        new GpuReport.Memory(stagingBytes, gpu.contextBytes()),
         regions,
-        offloads.bytes(),
-        onboards.bytes(),
-        peers.bytes(),
+        new GpuReport.Copied(offloads.bytes(), onboards.bytes(), peers.bytes(), byStrategy()),
         lanes.stream().mapToLong(DeviceLane::errors).sum(),
-        byStrategy(),
         fence());
   }
 

@@ -6,21 +6,32 @@ import org.jspecify.annotations.Nullable;
 /**
  * A GPU as operators see it.
  *
- * @param stagingBytes the device memory that both copy engines take
- * @param contextBytes what the driver took on the device to begin with; -1: not known
- * @param peerBytes what came from other regions, on this GPU or its siblings
- * @param bytesByStrategy how much was given to the GPU how, in all directions; copies that failed
- *     are among it
- * @param fence why nothing is copied any more; null: it is
+ * @param fence why nothing is copied any more; null while blocks are copied
  */
 public record GpuReport(
     GpuDevice device,
-    long stagingBytes,
-    long contextBytes,
+    Memory memory,
     int regions,
-    long offloadedBytes,
-    long onboardedBytes,
-    long peerBytes,
+    Copied copied,
     long errors,
-    Map<CopyStrategy, Long> bytesByStrategy,
-    @Nullable String fence) {}
+    @Nullable String fence) {
+  /**
+   * What the daemon takes of the device's memory.
+   *
+   * @param stagingBytes of both copy engines
+   * @param contextBytes what the driver took to begin with; -1: not known
+   */
+  public record Memory(long stagingBytes, long contextBytes) {}
+
+  /**
+   * What was copied.
+   *
+   * @param peerBytes from other regions, on this GPU or its siblings
+   * @param bytesByStrategy what each strategy was given in all directions, failed copies included
+   */
+  public record Copied(
+      long offloadedBytes,
+      long onboardedBytes,
+      long peerBytes,
+      Map<CopyStrategy, Long> bytesByStrategy) {}
+}

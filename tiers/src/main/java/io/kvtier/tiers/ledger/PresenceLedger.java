@@ -1,6 +1,5 @@
 package io.kvtier.tiers.ledger;
 
-import io.kvtier.tiers.ledger.PresenceRows.Key;
 import io.kvtier.tiers.transfer.Inbox;
 import io.kvtier.tiers.transfer.Joining;
 import java.io.IOException;
@@ -55,11 +54,11 @@ public final class PresenceLedger implements AutoCloseable {
   }
 
   private sealed interface Task {
-    record Note(Key key, long timeMs) implements Task {}
+    record Note(PresenceRows.Key key, long timeMs) implements Task {}
 
     record Clear(long timeMs) implements Task {}
 
-    record Question(Key key, Answer answer) implements Task {}
+    record Question(PresenceRows.Key key, Answer answer) implements Task {}
   }
 
   private final PresenceRows rows;
@@ -73,7 +72,7 @@ public final class PresenceLedger implements AutoCloseable {
   private Visitor newest = (high, low) -> {};
 
   // From here on the thread's own.
-  private final Map<Key, Long> notes = new LinkedHashMap<>();
+  private final Map<PresenceRows.Key, Long> notes = new LinkedHashMap<>();
 
   /**
    * Opens the ledger in a directory, or makes both. A damaged one is moved aside and an empty one
@@ -145,7 +144,7 @@ public final class PresenceLedger implements AutoCloseable {
   }
 
   private void note(long high, long low, long timeMs) {
-    if (!inbox.offer(new Task.Note(new Key(high, low), timeMs))) {
+    if (!inbox.offer(new Task.Note(new PresenceRows.Key(high, low), timeMs))) {
       lost.increment();
     }
   }
@@ -157,7 +156,8 @@ public final class PresenceLedger implements AutoCloseable {
    * @return false for no answer: too many are asked for, or this is closed
    */
   public boolean find(long high, long low, Answer answer) {
-    return !inbox.hasEnded() && inbox.offer(new Task.Question(new Key(high, low), answer));
+    return !inbox.hasEnded()
+        && inbox.offer(new Task.Question(new PresenceRows.Key(high, low), answer));
   }
 
   /** What was noted longer ago is not believed. */
@@ -205,7 +205,7 @@ public final class PresenceLedger implements AutoCloseable {
   private void workOff() {
     for (Task task = inbox.poll(); task != null; task = inbox.poll()) {
       switch (task) {
-        case Task.Note(Key key, long timeMs) -> {
+        case Task.Note(PresenceRows.Key key, long timeMs) -> {
           notes.put(key, timeMs);
           if (notes.size() == PresenceRows.BATCH_MAX) {
             write();
@@ -217,13 +217,13 @@ public final class PresenceLedger implements AutoCloseable {
             lost.increment();
           }
         }
-        case Task.Question(Key key, Answer answer) -> answer.found(isPresent(key));
+        case Task.Question(PresenceRows.Key key, Answer answer) -> answer.found(isPresent(key));
       }
     }
     write();
   }
 
-  private boolean isPresent(Key key) {
+  private boolean isPresent(PresenceRows.Key key) {
     Long noted = notes.get(key);
     long timeMs = noted == null ? rows.timeMs(key) : noted;
     return timeMs != PresenceRows.NEVER_MS && isBelieved(timeMs);

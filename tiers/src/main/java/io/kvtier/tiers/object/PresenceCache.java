@@ -95,57 +95,57 @@ public final class PresenceCache {
   private String trouble = "";
 
   /**
-   * Knows nothing yet.
+   * How much is known, and for how long.
    *
    * @param bytesMax of the heap
-   * @param presentNs for how long a present object is taken for that, after the last news of it
-   * @param absentNs the same for an absent one: shorter, as others store what this node misses
+   * @param presentNs for how long a present object is taken for present after the last news of it
+   * @param absentNs for how long an absent object is taken for absent: shorter, as other nodes
+   *     store what this node misses
    * @param probesMax heads under way; sixteen times as many keys may wait for theirs
+   */
+  public record Options(
+      long bytesMax, long presentNs, long absentNs, int probesMax, long probeTimeoutNs) {
+    public Options {
+      if (bytesMax < BYTES_PER_KEY || absentNs <= 0 || presentNs < absentNs || probesMax < 1) {
+        throw new IllegalArgumentException(
+            "the presence cache needs room for a key ("
+                + bytesMax
+                + " bytes), at least one probe ("
+                + probesMax
+                + "), and keeps what is present ("
+                + presentNs
+                + " ns) as long as what is absent ("
+                + absentNs
+                + " ns) or longer");
+      }
+    }
+
+    private long keysMax() {
+      return bytesMax / BYTES_PER_KEY;
+    }
+  }
+
+  /**
+   * Knows nothing yet.
+   *
    * @param ledger started by this, closed by the caller; null for none
    */
-  public PresenceCache(
-      ObjectProbe store,
-      long bytesMax,
-      long presentNs,
-      long absentNs,
-      int probesMax,
-      long probeTimeoutNs,
-      @Nullable PresenceLedger ledger) {
+  public PresenceCache(ObjectProbe store, Options options, @Nullable PresenceLedger ledger) {
     this(
         store,
-        bytesMax,
-        presentNs,
-        absentNs,
-        probesMax,
-        probeTimeoutNs,
+        options,
         ledger,
         Ticker.systemTicker(),
         java.util.concurrent.ForkJoinPool.commonPool());
   }
 
-  /** With a clock of one's own, and an executor for what the cache does beside. */
+  /** With a clock of the caller's, and an executor for what the cache does beside. */
   public PresenceCache(
       ObjectProbe store,
-      long bytesMax,
-      long presentNs,
-      long absentNs,
-      int probesMax,
-      long probeTimeoutNs,
+      Options options,
       @Nullable PresenceLedger ledger,
       Ticker ticker,
       Executor executor) {
-    if (bytesMax < BYTES_PER_KEY || absentNs <= 0 || presentNs < absentNs || probesMax < 1) {
-      throw new IllegalArgumentException(
-          "the presence cache needs room for a key ("
-              + bytesMax
-              + " bytes), at least one probe ("
-              + probesMax
-              + "), and keeps what is present ("
-              + presentNs
-              + " ns) as long as what is absent ("
-              + absentNs
-              + " ns) or longer");
-    }
     this.store = store;
     this.ticker = ticker;
     this.ledger = ledger;
@@ -153,21 +153,21 @@ public final class PresenceCache {
         ledger == null
             ? Long.MAX_VALUE
             : Math.max(1, TimeUnit.MILLISECONDS.toNanos(ledger.ageMsMax()) / NOTES_AN_AGE);
-    this.probesMax = probesMax;
-    this.probeTimeoutNs = probeTimeoutNs;
+    probesMax = options.probesMax;
+    probeTimeoutNs = options.probeTimeoutNs;
     waitingMax = 16 * probesMax;
     known =
         Caffeine.newBuilder()
-            .maximumSize(bytesMax / BYTES_PER_KEY)
+            .maximumSize(options.keysMax())
             .expireAfter(
-                Expiry.<ObjectKey, Byte>writing(
-                    (_, what) -> java.time.Duration.ofNanos(what == ABSENT ? absentNs : presentNs)))
+                Expiry.<ObjectKey, Byte>writing((_, what) ->
+                    java.time.Duration.ofNanos(
+                        what == ABSENT ? options.absentNs : options.presentNs)))
             .ticker(ticker)
             .executor(executor)
             .build();
     if (ledger != null) {
-      ledger.start(
-          bytesMax / BYTES_PER_KEY, (high, low) -> presentByLedger(new ObjectKey(high, low)));
+      ledger.start(options.keysMax(), (high, low) -> presentByLedger(new ObjectKey(high, low)));
     }
   }
 

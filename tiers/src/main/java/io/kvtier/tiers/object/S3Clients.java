@@ -20,9 +20,9 @@ final class S3Clients {
   static S3AsyncClient create(S3Options options, AwsCredentialsProvider credentials) {
     S3AsyncClientBuilder builder =
         S3AsyncClient.builder()
-            .region(Region.of(options.region()))
+            .region(Region.of(options.bucket().region()))
             .credentialsProvider(credentials)
-            .forcePathStyle(options.addressing() == S3Options.Addressing.PATH)
+            .forcePathStyle(options.bucket().addressing() == S3Options.Addressing.PATH)
             // Puts bring the checksum that they have; gets are checked by the block's own.
             .requestChecksumCalculation(RequestChecksumCalculation.WHEN_REQUIRED)
             .responseChecksumValidation(ResponseChecksumValidation.WHEN_REQUIRED)
@@ -34,7 +34,7 @@ final class S3Clients {
                 c.advancedOption(
                     SdkAdvancedAsyncClientOption.FUTURE_COMPLETION_EXECUTOR, Runnable::run))
             .httpClientBuilder(http(options));
-    URI endpoint = options.endpoint();
+    URI endpoint = options.bucket().endpoint();
     if (endpoint != null) {
       builder.endpointOverride(endpoint);
     }
@@ -44,11 +44,11 @@ final class S3Clients {
   private static AwsCrtAsyncHttpClient.Builder http(S3Options options) {
     AwsCrtAsyncHttpClient.Builder http =
         AwsCrtAsyncHttpClient.builder()
-            .maxConcurrency(options.connectionsMax())
-            .connectionTimeout(options.connectTimeout())
+            .maxConcurrency(options.connections().max())
+            .connectionTimeout(options.connections().connectTimeout())
             .connectionAcquisitionTimeout(Duration.ofSeconds(60))
-            .connectionMaxIdleTime(options.idleTimeout());
-    URI proxy = options.proxy();
+            .connectionMaxIdleTime(options.connections().idleTimeout());
+    URI proxy = options.connections().proxy();
     if (proxy == null) {
       return http;
     }

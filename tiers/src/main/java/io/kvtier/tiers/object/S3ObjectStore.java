@@ -72,7 +72,8 @@ public final class S3ObjectStore implements ObjectStore {
   }
 
   private PutObjectRequest putRequest(String key, List<MemorySegment> parts, boolean ifAbsent) {
-    PutObjectRequest.Builder request = PutObjectRequest.builder().bucket(options.bucket()).key(key);
+    PutObjectRequest.Builder request =
+        PutObjectRequest.builder().bucket(options.bucket().name()).key(key);
     if (ifAbsent) {
       request.ifNoneMatch("*");
     }
@@ -128,7 +129,7 @@ public final class S3ObjectStore implements ObjectStore {
     StoreCall call = calls.begin(timeoutNs);
     GetObjectRequest request =
         GetObjectRequest.builder()
-            .bucket(options.bucket())
+            .bucket(options.bucket().name())
             .key(key)
             .range("bytes=" + offset + "-" + (offset + bytes - 1))
             .build();
@@ -143,7 +144,7 @@ public final class S3ObjectStore implements ObjectStore {
     String key = key(name);
     return run(
         calls.begin(timeoutNs),
-        () -> client.headObject(request -> request.bucket(options.bucket()).key(key)),
+        () -> client.headObject(request -> request.bucket(options.bucket().name()).key(key)),
         S3ObjectStore::length);
   }
 
@@ -161,10 +162,10 @@ public final class S3ObjectStore implements ObjectStore {
         calls.begin(timeoutNs),
         () ->
             client.listObjectsV2(request -> {
-              request.bucket(options.bucket()).maxKeys(max);
-              request.prefix(options.prefix() + prefix);
+              request.bucket(options.bucket().name()).maxKeys(max);
+              request.prefix(options.bucket().prefix() + prefix);
               if (!after.isEmpty()) {
-                request.startAfter(options.prefix() + after);
+                request.startAfter(options.bucket().prefix() + after);
               }
             }),
         this::page);
@@ -176,7 +177,7 @@ public final class S3ObjectStore implements ObjectStore {
       Instant modified = object.lastModified();
       objects.add(
           new StoredObject(
-              object.key().substring(options.prefix().length()),
+              object.key().substring(options.bucket().prefix().length()),
               object.size() == null ? 0 : object.size(),
               modified == null ? 0 : modified.toEpochMilli()));
     }
@@ -195,7 +196,7 @@ public final class S3ObjectStore implements ObjectStore {
         () ->
             client.deleteObjects(request ->
                 request
-                    .bucket(options.bucket())
+                    .bucket(options.bucket().name())
                     .delete(delete -> delete.objects(objects).quiet(true))),
         response -> deleted(response, names.size()));
   }
@@ -230,8 +231,8 @@ public final class S3ObjectStore implements ObjectStore {
     return client
         .listMultipartUploads(request ->
             request
-                .bucket(options.bucket())
-                .prefix(options.prefix())
+                .bucket(options.bucket().name())
+                .prefix(options.bucket().prefix())
                 .keyMarker(after.key())
                 .uploadIdMarker(after.id()))
         .thenCompose(page ->
@@ -261,7 +262,7 @@ public final class S3ObjectStore implements ObjectStore {
   private CompletableFuture<Long> abort(MultipartUpload upload) {
     return client
         .abortMultipartUpload(request ->
-            request.bucket(options.bucket()).key(upload.key()).uploadId(upload.uploadId()))
+            request.bucket(options.bucket().name()).key(upload.key()).uploadId(upload.uploadId()))
         .handle((_, thrown) -> counted(thrown));
   }
 
@@ -285,7 +286,7 @@ public final class S3ObjectStore implements ObjectStore {
 
   private String key(String name) {
     ObjectNames.check(name);
-    return options.prefix() + name;
+    return options.bucket().prefix() + name;
   }
 
   private static <T> StoreCall run(

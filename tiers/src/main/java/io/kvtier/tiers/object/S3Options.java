@@ -8,26 +8,14 @@ import org.jspecify.annotations.Nullable;
  * What an {@link S3ObjectStore} is told. Credentials are not here: they come from where the SDK
  * looks for them (environment, system properties, profile, container, machine).
  *
- * @param endpoint of a server that speaks S3; null for AWS's own, by region
- * @param region any text will do for most servers that are not AWS's
- * @param prefix what the names of all objects start with, in this bucket; may be empty
  * @param profile of the SDK's files; empty for the default
- * @param proxy {@code http://[user:password@]host:port}; null for none
- * @param connectionsMax what limits the requests under way
  */
 public record S3Options(
-    @Nullable URI endpoint,
-    String region,
-    String bucket,
-    String prefix,
-    Addressing addressing,
+    Bucket bucket,
     String profile,
     Writing writing,
     ChecksumMode checksums,
-    Duration connectTimeout,
-    Duration idleTimeout,
-    @Nullable URI proxy,
-    int connectionsMax) {
+    Connections connections) {
   private static final int PORT_MAX = 65535;
 
   /** What is right for an endpoint. Credentials don't stand in it: the address is shown. */
@@ -52,6 +40,67 @@ public record S3Options(
     WHEN_REQUIRED,
     /** With each put, so that the server refuses what was damaged on its way. */
     WHEN_SUPPORTED
+  }
+
+  /**
+   * Where objects are kept.
+   *
+   * @param endpoint of a server that speaks S3; null for AWS's own, by region
+   * @param region any text will do for most servers that are not AWS's
+   * @param prefix what the names of all objects start with; may be empty
+   */
+  public record Bucket(
+      @Nullable URI endpoint, String region, String name, String prefix, Addressing addressing) {
+    public Bucket {
+      if (name.isBlank()) {
+        throw new IllegalArgumentException("an S3 store needs the name of its bucket");
+      }
+      if (region.isBlank()) {
+        throw new IllegalArgumentException(
+            "an S3 store needs a region: us-east-1 will do for most servers that are not AWS's");
+      }
+      if (endpoint != null && !isEndpoint(endpoint)) {
+        throw new IllegalArgumentException(
+            "expected an endpoint of " + ENDPOINT_FORM + unlike(endpoint));
+      }
+      prefix = ObjectNames.checkPrefix(prefix);
+    }
+
+    /** A bucket without a prefix; a server that is not AWS's is addressed by paths. */
+    public static Bucket of(@Nullable URI endpoint, String region, String name) {
+      return new Bucket(
+          endpoint, region, name, "", endpoint == null ? Addressing.VIRTUAL : Addressing.PATH);
+    }
+  }
+
+  /**
+   * How the server is connected.
+   *
+   * @param proxy {@code http://[user:password@]host:port}; null for none
+   * @param max limits the requests under way
+   */
+  public record Connections(
+      Duration connectTimeout, Duration idleTimeout, @Nullable URI proxy, int max) {
+    public Connections {
+      if (proxy != null && !isProxy(proxy)) {
+        throw new IllegalArgumentException("expected a proxy of " + PROXY_FORM + unlike(proxy));
+      }
+      if (max < 1) {
+        throw new IllegalArgumentException("an S3 store needs at least one connection, not " + max);
+      }
+      if (!connectTimeout.isPositive() || !idleTimeout.isPositive()) {
+        throw new IllegalArgumentException(
+            "timeouts are longer than nothing: connect "
+                + connectTimeout
+                + ", idle "
+                + idleTimeout);
+      }
+    }
+
+    /** That many connections, without a proxy, with the usual timeouts. */
+    public static Connections of(int max) {
+      return new Connections(Duration.ofSeconds(2), Duration.ofSeconds(30), null, max);
+    }
   }
 
   /**
@@ -80,32 +129,6 @@ public record S3Options(
     }
   }
 
-  public S3Options {
-    if (bucket.isBlank()) {
-      throw new IllegalArgumentException("an S3 store needs the name of its bucket");
-    }
-    if (region.isBlank()) {
-      throw new IllegalArgumentException(
-          "an S3 store needs a region: us-east-1 will do for most servers that are not AWS's");
-    }
-    if (endpoint != null && !isEndpoint(endpoint)) {
-      throw new IllegalArgumentException(
-          "expected an endpoint of " + ENDPOINT_FORM + unlike(endpoint));
-    }
-    if (proxy != null && !isProxy(proxy)) {
-      throw new IllegalArgumentException("expected a proxy of " + PROXY_FORM + unlike(proxy));
-    }
-    if (connectionsMax < 1) {
-      throw new IllegalArgumentException(
-          "an S3 store needs at least one connection, not " + connectionsMax);
-    }
-    if (!connectTimeout.isPositive() || !idleTimeout.isPositive()) {
-      throw new IllegalArgumentException(
-          "timeouts are longer than nothing: connect " + connectTimeout + ", idle " + idleTimeout);
-    }
-    prefix = ObjectNames.checkPrefix(prefix);
-  }
-
   /** The address that was given, where no password can be in it. */
   private static String unlike(URI given) {
     return given.toString().contains("@") ? "" : ", not '" + given + "'";
@@ -114,24 +137,18 @@ public record S3Options(
   /** A bucket with all else as it is when nothing is said. */
   public static S3Options of(@Nullable URI endpoint, String region, String bucket) {
     return new S3Options(
-        endpoint,
-        region,
-        bucket,
-        "",
-        endpoint == null ? Addressing.VIRTUAL : Addressing.PATH,
+        Bucket.of(endpoint, region, bucket),
         "",
         Writing.PLAIN,
         ChecksumMode.WHEN_REQUIRED,
-        Duration.ofSeconds(2),
-        Duration.ofSeconds(30),
-        null,
-        64);
+        Connections.of(64));
   }
 
   /** For people: which bucket, and where. */
   public String describe() {
-    String at = endpoint == null ? region : endpoint.toString();
-    return "s3://" + bucket + '/' + prefix + " at " + at;
+    URI endpoint = bucket.endpoint;
+    String at = endpoint == null ? bucket.region : endpoint.toString();
+    return "s3://" + bucket.name + '/' + bucket.prefix + " at " + at;
   }
 
   /** Whether an address is of {@link #ENDPOINT_FORM}. */

@@ -5,10 +5,8 @@ import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.transfer.LastLeg;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.ThreadedPipeline;
-import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.util.Locale;
-import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -41,9 +39,6 @@ public enum SsdEngine {
    * @param lastLeg where stores go on to, or null when writing is all
    * @param threads of {@link #PREAD} and {@link #ROCKSDB}
    * @param depth the most transfers in flight
-   * @param finishedBell wakes the collecting thread; called after one transfer or several
-   * @param troubles told of what fails
-   * @param defect told of what should never happen: a transfer will not come back
    */
   public record Parts(
       String name,
@@ -52,9 +47,7 @@ public enum SsdEngine {
       @Nullable LastLeg lastLeg,
       int threads,
       int depth,
-      Runnable finishedBell,
-      TroubleLog troubles,
-      Consumer<Throwable> defect) {}
+      SsdListeners listeners) {}
 
   /**
    * The engine of that name, as it stands in a configuration: {@code auto, io_uring, pread,
@@ -118,14 +111,7 @@ public enum SsdEngine {
       throw new IllegalArgumentException("io_uring works on files, not on " + parts.device);
     }
     return new UringPipeline(
-        parts.name,
-        parts.depth,
-        files,
-        parts.codec,
-        parts.lastLeg,
-        parts.finishedBell,
-        parts.troubles,
-        parts.defect);
+        parts.name, parts.depth, files, parts.codec, parts.lastLeg, parts.listeners);
   }
 
   private static Pipeline threaded(Parts parts) {
@@ -133,9 +119,9 @@ public enum SsdEngine {
         parts.name,
         parts.threads,
         parts.depth,
-        new SsdLeg(parts.device, parts.codec, parts.troubles),
+        new SsdLeg(parts.device, parts.codec, parts.listeners.troubles()),
         parts.lastLeg,
-        parts.finishedBell,
-        parts.defect);
+        parts.listeners.finishedBell(),
+        parts.listeners.defect());
   }
 }

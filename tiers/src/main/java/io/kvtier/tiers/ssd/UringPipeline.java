@@ -111,9 +111,7 @@ public final class UringPipeline extends QueuedPipeline {
    * @param device its files are registered; it is closed after this
    * @param codec what stores are written with; loads go by what stands in the slot
    * @param lastLeg where stores go on to, or null when writing is all
-   * @param finishedBell wakes the collecting thread; called after one transfer or several
-   * @param troubles told of what fails
-   * @param defect told when the ring is broken: what it had in hand will not come back
+   * @param listeners told of a defect when the ring is broken: its transfers will not come back
    * @throws IOException with a reason in words when there can be no ring
    */
   public UringPipeline(
@@ -122,12 +120,10 @@ public final class UringPipeline extends QueuedPipeline {
       FileDevice device,
       BlockCodec codec,
       @Nullable LastLeg lastLeg,
-      Runnable finishedBell,
-      TroubleLog troubles,
-      Consumer<Throwable> defect)
+      SsdListeners listeners)
       throws IOException {
-    this.defect = defect;
-    this.troubles = troubles;
+    defect = listeners.defect();
+    troubles = listeners.troubles();
     this.codec = codec;
     for (int i = 0; i < OPERATIONS; i++) {
       MemorySegment header =
@@ -154,7 +150,7 @@ public final class UringPipeline extends QueuedPipeline {
     }
     ring = made;
     bell = madeBell;
-    queues = new TransferQueues(depth, 1, _ -> bell.ring(), lastLeg, finishedBell);
+    queues = new TransferQueues(depth, 1, _ -> bell.ring(), lastLeg, listeners.finishedBell());
     thread = Thread.ofPlatform().daemon().name(name).start(this::work);
   }
 

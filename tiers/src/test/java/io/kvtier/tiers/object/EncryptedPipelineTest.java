@@ -44,7 +44,9 @@ final class EncryptedPipelineTest {
   @BeforeEach
   void open() throws IOException {
     store = new FolderObjectStore(folder, 2);
-    presence = new PresenceCache(store, 1 << 20, 1L << 40, 1L << 40, 1, 1L << 40, null);
+    presence =
+        new PresenceCache(
+            store, new PresenceCache.Options(1 << 20, 1L << 40, 1L << 40, 1, 1L << 40), null);
     said.start();
     logger().addAppender(said);
   }

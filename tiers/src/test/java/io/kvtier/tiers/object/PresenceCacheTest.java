@@ -31,7 +31,11 @@ final class PresenceCacheTest {
 
   private PresenceCache cache(long bytes, int probes) {
     return new PresenceCache(
-        store, bytes, PRESENT_NS, ABSENT_NS, probes, 1, null, () -> now, Runnable::run);
+        store,
+        new PresenceCache.Options(bytes, PRESENT_NS, ABSENT_NS, probes, 1),
+        null,
+        () -> now,
+        Runnable::run);
   }
 
   private static ObjectKey key(int number) {
@@ -193,7 +197,11 @@ final class PresenceCacheTest {
 
   private PresenceCache cache(long bytes, PresenceLedger ledger) {
     return new PresenceCache(
-        store, bytes, PRESENT_NS, ABSENT_NS, 4, 1, ledger, () -> now, Runnable::run);
+        store,
+        new PresenceCache.Options(bytes, PRESENT_NS, ABSENT_NS, 4, 1),
+        ledger,
+        () -> now,
+        Runnable::run);
   }
 
   private static void await(BooleanSupplier condition) throws InterruptedException {

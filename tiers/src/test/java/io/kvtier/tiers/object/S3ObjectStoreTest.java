@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.tiers.testing.ChildJvm;
 import java.net.URI;
-import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
@@ -42,18 +41,12 @@ final class S3ObjectStoreTest extends ObjectStoreContract {
 
   private S3Options options(String bucket, S3Options.ChecksumMode checksums) {
     return new S3Options(
-        server.endpoint(),
-        "us-east-1",
-        bucket,
-        prefix,
-        S3Options.Addressing.PATH,
+        new S3Options.Bucket(
+            server.endpoint(), "us-east-1", bucket, prefix, S3Options.Addressing.PATH),
         "",
         S3Options.Writing.PLAIN,
         checksums,
-        Duration.ofSeconds(2),
-        Duration.ofSeconds(30),
-        null,
-        8);
+        S3Options.Connections.of(8));
   }
 
   @Test
@@ -131,16 +124,16 @@ final class S3ObjectStoreTest extends ObjectStoreContract {
     S3Options options = options(S3Server.BUCKET, S3Options.ChecksumMode.WHEN_REQUIRED);
     try (S3AsyncClient client = S3Clients.create(options, S3Server.credentials())) {
       for (int i = 0; i < 3; i++) {
-        beginUpload(client, options.prefix() + "upload" + i);
+        beginUpload(client, options.bucket().prefix() + "upload" + i);
       }
-      beginUpload(client, "another-" + options.prefix() + "upload");
+      beginUpload(client, "another-" + options.bucket().prefix() + "upload");
       long now = System.currentTimeMillis();
       long dayMs = TimeUnit.DAYS.toMillis(1);
       assertEquals(new StoreResult.Done(0), await(store.removeUnfinished(now - dayMs, TIMEOUT_NS)));
-      assertEquals(3, uploads(client, options.prefix()));
+      assertEquals(3, uploads(client, options.bucket().prefix()));
       long aborted = 0;
       // s3proxy answers an abort with 500 now and then; whoever asks again goes on from there.
-      for (int tries = 0; tries < 20 && uploads(client, options.prefix()) > 0; tries++) {
+      for (int tries = 0; tries < 20 && uploads(client, options.bucket().prefix()) > 0; tries++) {
         StoreResult result = await(store.removeUnfinished(now + dayMs, TIMEOUT_NS));
         if (result instanceof StoreResult.Done(long count)) {
           aborted += count;
@@ -149,8 +142,8 @@ final class S3ObjectStoreTest extends ObjectStoreContract {
         }
       }
       assertTrue(aborted <= 3, "aborted " + aborted);
-      assertEquals(0, uploads(client, options.prefix()));
-      assertEquals(1, uploads(client, "another-" + options.prefix()));
+      assertEquals(0, uploads(client, options.bucket().prefix()));
+      assertEquals(1, uploads(client, "another-" + options.bucket().prefix()));
       assertEquals(new StoreResult.Done(0), await(store.removeUnfinished(now + dayMs, TIMEOUT_NS)));
     }
   }

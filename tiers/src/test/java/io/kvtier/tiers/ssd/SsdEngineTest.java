@@ -79,10 +79,11 @@ final class SsdEngineTest {
         null,
         1,
         8,
-        () -> {},
-        TroubleLog.NONE,
-        thrown -> {
-          throw new AssertionError(thrown);
-        });
+        new SsdListeners(
+            () -> {},
+            TroubleLog.NONE,
+            thrown -> {
+              throw new AssertionError(thrown);
+            }));
   }
 }

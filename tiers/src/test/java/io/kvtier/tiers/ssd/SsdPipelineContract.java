@@ -122,7 +122,13 @@ abstract class SsdPipelineContract {
   private Pipeline start(FileDevice device, Runnable finishedBell) throws IOException {
     return start(
         new SsdEngine.Parts(
-            "test-ssd", device, codec, null, 1, DEPTH, finishedBell, troubles, defect::set));
+            "test-ssd",
+            device,
+            codec,
+            null,
+            1,
+            DEPTH,
+            new SsdListeners(finishedBell, troubles, defect::set)));
   }
 
   @Test
@@ -144,7 +150,13 @@ abstract class SsdPipelineContract {
     HeldLeg leg = new HeldLeg();
     SsdEngine.Parts parts =
         new SsdEngine.Parts(
-            "test-ssd", open(), codec, leg, 1, DEPTH, rung::release, troubles, defect::set);
+            "test-ssd",
+            open(),
+            codec,
+            leg,
+            1,
+            DEPTH,
+            new SsdListeners(rung::release, troubles, defect::set));
     Pipeline pipeline = start(parts);
     try (SlotDevice _ = parts.device()) {
       for (int i = 0; i < 3; i++) {

@@ -412,9 +412,9 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     long errors = 0;
     for (DevicePipeline pipeline : pipelines()) {
       var report = pipeline.report(0);
-      out += report.offloadedBytes();
-      in += report.onboardedBytes();
-      between += report.peerBytes();
+      out += report.copied().offloadedBytes();
+      in += report.copied().onboardedBytes();
+      between += report.copied().peerBytes();
       errors += report.errors();
     }
     counters.set(Counter.GPU_OFFLOADED_BYTES, out);

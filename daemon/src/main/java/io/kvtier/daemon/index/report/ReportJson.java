@@ -200,7 +200,7 @@ public final class ReportJson {
 
   private static JsonObject json(GpuReport gpu) {
     JsonObject copied = new JsonObject();
-    for (Map.Entry<CopyStrategy, Long> each : gpu.bytesByStrategy().entrySet()) {
+    for (Map.Entry<CopyStrategy, Long> each : gpu.copied().bytesByStrategy().entrySet()) {
       copied.add(each.getKey().name().toLowerCase(Locale.ROOT), each.getValue());
     }
     return new JsonObject()
@@ -208,11 +208,11 @@ public final class ReportJson {
         .add("uuid", gpu.device().uuid())
         .add("name", gpu.device().name())
         .add("regions", gpu.regions())
-        .add("staging_bytes", gpu.stagingBytes())
-        .add("context_bytes", gpu.contextBytes())
-        .add("offloaded_bytes", gpu.offloadedBytes())
-        .add("onboarded_bytes", gpu.onboardedBytes())
-        .add("peer_bytes", gpu.peerBytes())
+        .add("staging_bytes", gpu.memory().stagingBytes())
+        .add("context_bytes", gpu.memory().contextBytes())
+        .add("offloaded_bytes", gpu.copied().offloadedBytes())
+        .add("onboarded_bytes", gpu.copied().onboardedBytes())
+        .add("peer_bytes", gpu.copied().peerBytes())
         .add("errors", gpu.errors())
         .add("copied_bytes", copied)
         .add("fence", Json.value(gpu.fence()));

@@ -49,17 +49,17 @@ final class CollectRun implements JanitorRun {
     removeUnfinished(calls, tally);
     AgeHistogram.Oldest due = NOTHING;
     for (int pass = 1; due != null; pass++) {
-      UseTable uses = UseTable.read(calls, options.usesMax(), nowMs - options.usesKeptMs());
+      UseTable uses = UseTable.read(calls, options.uses().max(), nowMs - options.uses().keptMs());
       tally.uses(uses);
       pass(calls, tally, uses, due);
       delete(calls, uses.outdated());
       due = pass < PASSES_MAX ? nextDue(tally) : null;
     }
     long left = tally.amount(JanitorCount.LEFT).bytes();
-    if (options.capBytes() > 0 && left > options.capBytes()) {
+    if (options.cap().bytes() > 0 && left > options.cap().bytes()) {
       tally.note(
           left
-              - options.capBytes()
+              - options.cap().bytes()
               + " bytes above object.bytes are left: blocks within object.gc_grace stay, or writers are"
               + " faster than this run");
     }
@@ -81,9 +81,9 @@ final class CollectRun implements JanitorRun {
   private AgeHistogram.@Nullable Oldest nextDue(Tally tally) {
     JanitorReport.Amount left = tally.amount(JanitorCount.LEFT);
     boolean allYoung = tally.amount(JanitorCount.YOUNG).objects() == left.objects();
-    return options.capBytes() == 0 || left.bytes() <= options.capBytes() || allYoung
+    return options.cap().bytes() == 0 || left.bytes() <= options.cap().bytes() || allYoung
         ? null
-        : histogram.oldest(left.bytes() - options.lowBytes());
+        : histogram.oldest(left.bytes() - options.cap().lowBytes());
   }
 
   private void pass(JanitorCalls calls, Tally tally, UseTable uses, AgeHistogram.Oldest due)
@@ -110,7 +110,7 @@ final class CollectRun implements JanitorRun {
   private boolean stays(StoredObject block, UseTable uses, AgeHistogram.Oldest due, Tally tally) {
     long ageMs = nowMs - lastUseMs(block, uses);
     // The store may have cut the time of the write to its second.
-    boolean young = ageMs < options.graceMs() + ObjectLease.GRAIN_MS;
+    boolean young = ageMs < options.cap().graceMs() + ObjectLease.GRAIN_MS;
     int bucket = AgeHistogram.bucket(ageMs);
     if (!young) {
       if (bucket > due.bucket()) {

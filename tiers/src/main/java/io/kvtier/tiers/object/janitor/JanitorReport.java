@@ -11,31 +11,48 @@ import java.util.Map;
  *
  * @param task its name; empty before the first run
  * @param reason why it ended as it did, or what should be known of it; may be empty
- * @param calls on the store
- * @param passes looks over the whole store, the one under way included
  * @param capBytes 0 for none
- * @param useLogs logs of uses that were read
- * @param uses objects whose use they tell
- * @param unfinished uploads and temporary files of dead writers that were removed
- * @param namespaces by name; the task du alone fills it
- * @param corruptNames the first of them
- * @param foreignNames the first of them
  */
 public record JanitorReport(
-    String task,
-    State state,
-    String reason,
-    long elapsedMs,
-    long calls,
-    int passes,
-    long capBytes,
-    int useLogs,
-    int uses,
-    long unfinished,
-    Map<JanitorCount, Amount> amounts,
-    List<Namespace> namespaces,
-    List<String> corruptNames,
-    List<String> foreignNames) {
+    String task, State state, String reason, Effort effort, long capBytes, Uses uses, Finds finds) {
+  /**
+   * What the run took.
+   *
+   * @param calls on the store
+   * @param passes looks over the whole store, the one under way included
+   */
+  public record Effort(long elapsedMs, long calls, int passes) {}
+
+  /**
+   * What the run knows of the uses of objects.
+   *
+   * @param logs that were read
+   * @param objects whose use the logs tell
+   */
+  public record Uses(int logs, int objects) {}
+
+  /**
+   * What the run found.
+   *
+   * @param unfinished uploads and temporary files of dead writers that were removed
+   * @param namespaces by name; only the task du fills it
+   * @param corruptNames the first of them
+   * @param foreignNames the first of them
+   */
+  public record Finds(
+      long unfinished,
+      Map<JanitorCount, Amount> amounts,
+      List<Namespace> namespaces,
+      List<String> corruptNames,
+      List<String> foreignNames) {
+    public Finds {
+      amounts = Map.copyOf(amounts);
+      namespaces = List.copyOf(namespaces);
+      corruptNames = List.copyOf(corruptNames);
+      foreignNames = List.copyOf(foreignNames);
+    }
+  }
+
   /** Where a run stands. */
   public enum State {
     /** There was none yet. */
@@ -73,16 +90,9 @@ public record JanitorReport(
   /** What a namespace takes; the name is empty for all those that there was no room for. */
   public record Namespace(String name, Amount amount) {}
 
-  public JanitorReport {
-    amounts = Map.copyOf(amounts);
-    namespaces = List.copyOf(namespaces);
-    corruptNames = List.copyOf(corruptNames);
-    foreignNames = List.copyOf(foreignNames);
-  }
-
   /** How much of it there was. */
   public Amount amount(JanitorCount count) {
-    return amounts.getOrDefault(count, Amount.NONE);
+    return finds.amounts.getOrDefault(count, Amount.NONE);
   }
 
   /** For people: a line for each thing that there is. */
@@ -95,7 +105,11 @@ public record JanitorReport(
     }
     text.append(
         String.format(
-            Locale.ROOT, "%n%d calls, %d passes, %.1f s%n", calls, passes, elapsedMs / 1e3));
+            Locale.ROOT,
+            "%n%d calls, %d passes, %.1f s%n",
+            effort.calls,
+            effort.passes,
+            effort.elapsedMs / 1e3));
     if (capBytes > 0) {
       line(text, "the cap in bytes", "", capBytes);
     }
@@ -105,18 +119,20 @@ public record JanitorReport(
         line(text, count.meaning(), String.valueOf(amount.objects()), amount.bytes());
       }
     }
-    if (unfinished > 0) {
-      text.append(unfinished).append(" unfinished writes removed").append(System.lineSeparator());
+    if (finds.unfinished > 0) {
+      text.append(finds.unfinished)
+          .append(" unfinished writes removed")
+          .append(System.lineSeparator());
     }
-    for (Namespace namespace : namespaces) {
+    for (Namespace namespace : finds.namespaces) {
       line(
           text,
           namespace.name().isEmpty() ? "other namespaces" : namespace.name(),
           String.valueOf(namespace.amount().objects()),
           namespace.amount().bytes());
     }
-    corruptNames.forEach(name -> named(text, "damaged", name));
-    foreignNames.forEach(name -> named(text, "not kvtier's", name));
+    finds.corruptNames.forEach(name -> named(text, "damaged", name));
+    finds.foreignNames.forEach(name -> named(text, "not kvtier's", name));
     return text.toString();
   }
 
@@ -132,18 +148,20 @@ public record JanitorReport(
   public String json() {
     JsonObject json = new JsonObject();
     json.add("task", task).add("state", state.key()).add("reason", reason);
-    json.add("elapsed_ms", elapsedMs).add("calls", calls).add("passes", passes);
-    json.add("cap_bytes", capBytes).add("use_logs", useLogs).add("uses", uses);
-    json.add("unfinished", unfinished);
+    json.add("elapsed_ms", effort.elapsedMs).add("calls", effort.calls);
+    json.add("passes", effort.passes);
+    json.add("cap_bytes", capBytes).add("use_logs", uses.logs).add("uses", uses.objects);
+    json.add("unfinished", finds.unfinished);
     for (JanitorCount count : JanitorCount.values()) {
       json.add(count.key(), json(amount(count)));
     }
     JsonArray spaces = new JsonArray();
-    for (Namespace namespace : namespaces) {
+    for (Namespace namespace : finds.namespaces) {
       spaces.add(json(namespace.amount()).add("namespace", namespace.name()));
     }
     json.add("namespaces", spaces);
-    json.add("corrupt_names", json(corruptNames)).add("foreign_names", json(foreignNames));
+    json.add("corrupt_names", json(finds.corruptNames));
+    json.add("foreign_names", json(finds.foreignNames));
     return json.toString();
   }
 

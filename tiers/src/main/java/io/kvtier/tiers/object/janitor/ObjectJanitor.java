@@ -26,79 +26,92 @@ public final class ObjectJanitor implements AutoCloseable {
   private static final long FAREWELL_NS = TimeUnit.SECONDS.toNanos(5);
 
   /**
-   * How it works.
+   * How much the object tier may take.
    *
-   * @param capBytes of all blocks of the store; 0 for none
-   * @param lowPercent when they are above the cap, so much of it is left
-   * @param graceMs what was written or used within that time is not collected
-   * @param callsPerSecond the most
-   * @param callTimeoutMs of one call
-   * @param runMs the longest that a task takes
-   * @param leaseMs so long others wait for a collector that died
-   * @param usesMax objects whose use is known
-   * @param usesKeptMs logs of uses are removed when they are older
-   * @param unfinishedMs uploads and temporary files are removed when they are older
+   * @param bytes of all nodes' blocks; 0 for no limit
+   * @param lowPercent what a run that deletes leaves of the cap
+   * @param graceMs younger objects stay
    */
-  public record Options(
-      long capBytes,
-      int lowPercent,
-      long graceMs,
-      int callsPerSecond,
-      long callTimeoutMs,
-      long runMs,
-      long leaseMs,
-      int usesMax,
-      long usesKeptMs,
-      long unfinishedMs) {
-    public Options {
-      if (capBytes < 0 || graceMs < 0 || usesMax < 0 || usesMax > 1 << 28) {
+  public record Cap(long bytes, int lowPercent, long graceMs) {
+    public Cap {
+      if (bytes < 0 || graceMs < 0) {
         throw new IllegalArgumentException(
             "the cap ("
-                + capBytes
+                + bytes
                 + " bytes) and the grace time ("
                 + graceMs
-                + " ms) of the object tier are not below 0, and it knows 0 to "
-                + (1 << 28)
-                + " uses, not "
-                + usesMax);
+                + " ms) of the object tier are not below 0");
       }
       if (lowPercent < 1 || lowPercent > 100) {
         throw new IllegalArgumentException(
             "of the object tier's cap 1 to 100 % are left, not " + lowPercent);
       }
-      requirePositive("the calls of a second", callsPerSecond);
-      requirePositive("the time of a call", callTimeoutMs);
-      requirePositive("the time of a run", runMs);
-      requirePositive("the time of a lease", leaseMs);
-      requirePositive("the time that logs of uses are kept", usesKeptMs);
-      requirePositive("the age of unfinished writes", unfinishedMs);
-    }
-
-    private static void requirePositive(String what, long value) {
-      if (value <= 0) {
-        throw new IllegalArgumentException(
-            what + " of the object janitor: " + value + " is not positive");
-      }
-    }
-
-    /** A cap with all else as it is when nothing is said. */
-    public static Options of(long capBytes) {
-      return new Options(
-          capBytes,
-          95,
-          TimeUnit.MINUTES.toMillis(10),
-          50,
-          TimeUnit.SECONDS.toMillis(30),
-          TimeUnit.HOURS.toMillis(1),
-          TimeUnit.MINUTES.toMillis(5),
-          1 << 20,
-          TimeUnit.DAYS.toMillis(7),
-          TimeUnit.DAYS.toMillis(1));
     }
 
     /** What a run that deletes leaves. */
     long lowBytes() {
-      return capBytes / 100 * lowPercent + capBytes % 100 * lowPercent / 100;
+      return bytes / 100 * lowPercent + bytes % 100 * lowPercent / 100;
+    }
+  }
+
+  /**
+   * How fast a run goes, and how long it takes at most.
+   *
+   * @param leaseMs how long a node that has died keeps others from collecting
+   */
+  public record Pace(int callsPerSecond, long callTimeoutMs, long runMs, long leaseMs) {
+    public Pace {
+      requirePositive("the calls of a second", callsPerSecond);
+      requirePositive("the time of a call", callTimeoutMs);
+      requirePositive("the time of a run", runMs);
+      requirePositive("the time of a lease", leaseMs);
+    }
+  }
+
+  /**
+   * What a run knows of the uses of objects.
+   *
+   * @param max the most uses
+   * @param keptMs older logs of uses are deleted
+   */
+  public record KnownUses(int max, long keptMs) {
+    public KnownUses {
+      if (max < 0 || max > 1 << 28) {
+        throw new IllegalArgumentException(
+            "the object tier knows 0 to " + (1 << 28) + " uses, not " + max);
+      }
+      requirePositive("the time that logs of uses are kept", keptMs);
+    }
+  }
+
+  /**
+   * What a janitor may do.
+   *
+   * @param unfinishedMs older uploads and temporary files of writers are removed
+   */
+  public record Options(Cap cap, Pace pace, KnownUses uses, long unfinishedMs) {
+    public Options {
+      requirePositive("the age of unfinished writes", unfinishedMs);
+    }
+
+    /** A cap, with the usual pace. */
+    public static Options of(long capBytes) {
+      return new Options(
+          new Cap(capBytes, 95, TimeUnit.MINUTES.toMillis(10)),
+          new Pace(
+              50,
+              TimeUnit.SECONDS.toMillis(30),
+              TimeUnit.HOURS.toMillis(1),
+              TimeUnit.MINUTES.toMillis(5)),
+          new KnownUses(1 << 20, TimeUnit.DAYS.toMillis(7)),
+          TimeUnit.DAYS.toMillis(1));
+    }
+  }
+
+  private static void requirePositive(String what, long value) {
+    if (value <= 0) {
+      throw new IllegalArgumentException(
+          what + " of the object janitor: " + value + " is not positive");
     }
   }
 
@@ -147,12 +160,13 @@ public final class ObjectJanitor implements AutoCloseable {
     this.clock = clock;
     bounds =
         new JanitorCalls.Bounds(
-            TimeUnit.SECONDS.toNanos(1) / options.callsPerSecond(),
-            TimeUnit.MILLISECONDS.toNanos(options.callTimeoutMs()),
+            TimeUnit.SECONDS.toNanos(1) / options.pace().callsPerSecond(),
+            TimeUnit.MILLISECONDS.toNanos(options.pace().callTimeoutMs()),
             TRIES,
             deletions);
-    lease = new ObjectLease(ReservedNames.checkNode(nodeName), options.leaseMs(), clock);
-    report = new Tally(_ -> {}).report("", JanitorReport.State.IDLE, "", 0, 0, options.capBytes());
+    lease = new ObjectLease(ReservedNames.checkNode(nodeName), options.pace().leaseMs(), clock);
+    report =
+        new Tally(_ -> {}).report("", JanitorReport.State.IDLE, "", 0, 0, options.cap().bytes());
   }
 
   /**
@@ -166,7 +180,7 @@ public final class ObjectJanitor implements AutoCloseable {
         return false;
       }
       long beginNs = clock.nanoTime();
-      long endNs = beginNs + TimeUnit.MILLISECONDS.toNanos(options.runMs());
+      long endNs = beginNs + TimeUnit.MILLISECONDS.toNanos(options.pace().runMs());
       Thread thread =
           Thread.ofPlatform()
               .daemon()
@@ -176,7 +190,7 @@ public final class ObjectJanitor implements AutoCloseable {
       running = new Running(thread, new JanitorCalls(store, clock, bounds, thread, workEndNs));
       report =
           new Tally(_ -> {})
-              .report(task.name(), JanitorReport.State.RUNNING, "", 0, 0, options.capBytes());
+              .report(task.name(), JanitorReport.State.RUNNING, "", 0, 0, options.cap().bytes());
       thread.start();
       return true;
     }
@@ -277,7 +291,7 @@ public final class ObjectJanitor implements AutoCloseable {
         reason,
         TimeUnit.NANOSECONDS.toMillis(clock.nanoTime() - beginNs),
         calls.made(),
-        options.capBytes());
+        options.cap().bytes());
   }
 
   /** How far the task under way is, or how the last one ended. */

@@ -111,16 +111,9 @@ final class Tally {
         task,
         state,
         reason,
-        elapsedMs,
-        calls,
-        passes,
+        new JanitorReport.Effort(elapsedMs, calls, passes),
         capBytes,
-        useLogs,
-        uses,
-        unfinished,
-        amounts,
-        spaces,
-        corruptNames,
-        foreignNames);
+        new JanitorReport.Uses(useLogs, uses),
+        new JanitorReport.Finds(unfinished, amounts, spaces, corruptNames, foreignNames));
   }
 }

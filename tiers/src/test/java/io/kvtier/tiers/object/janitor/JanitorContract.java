@@ -64,15 +64,10 @@ abstract class JanitorContract {
 
   static ObjectJanitor.Options options(long capBytes) {
     return new ObjectJanitor.Options(
-        capBytes,
-        90,
-        GRACE_MS,
-        1_000_000,
-        TimeUnit.SECONDS.toMillis(30),
-        24 * HOUR_MS,
-        TimeUnit.MINUTES.toMillis(5),
-        10_000,
-        30 * 24 * HOUR_MS,
+        new ObjectJanitor.Cap(capBytes, 90, GRACE_MS),
+        new ObjectJanitor.Pace(
+            1_000_000, TimeUnit.SECONDS.toMillis(30), 24 * HOUR_MS, TimeUnit.MINUTES.toMillis(5)),
+        new ObjectJanitor.KnownUses(10_000, 30 * 24 * HOUR_MS),
         24 * HOUR_MS);
   }
 
@@ -256,7 +251,7 @@ abstract class JanitorContract {
     putHourly(0, 10);
     JanitorReport report = gc(10);
     assertEquals(JanitorReport.State.DONE, report.state());
-    assertEquals(1, report.passes());
+    assertEquals(1, report.effort().passes());
     assertEquals(numbers(0, 10), present(0, 10));
   }
 
@@ -275,8 +270,8 @@ abstract class JanitorContract {
     Set<Integer> expected = numbers(15, 40);
     expected.addAll(Set.of(3, 5));
     assertEquals(expected, present(0, 40), report.text());
-    assertEquals(2, report.uses());
-    assertEquals(2, report.useLogs());
+    assertEquals(2, report.uses().objects());
+    assertEquals(2, report.uses().logs());
   }
 
   @Test
@@ -311,7 +306,8 @@ abstract class JanitorContract {
     putHourly(0, 10);
     JanitorReport report = gc(5);
     assertEquals(2, report.amount(JanitorCount.FOREIGN).objects());
-    assertEquals(Set.of("README", blocks.name(1) + ".old"), Set.copyOf(report.foreignNames()));
+    assertEquals(
+        Set.of("README", blocks.name(1) + ".old"), Set.copyOf(report.finds().foreignNames()));
     assertTrue(listed("").containsKey("README"));
     assertEquals(4, report.amount(JanitorCount.LEFT).objects());
   }
@@ -418,7 +414,7 @@ abstract class JanitorContract {
                 new JanitorReport.Amount(10, 10L * OBJECT_BYTES)),
             new JanitorReport.Namespace(
                 "0000000000000001000000000000000f", new JanitorReport.Amount(1, 5))),
-        report.namespaces());
+        report.finds().namespaces());
     assertEquals(new JanitorReport.Amount(1, 15), report.amount(JanitorCount.FOREIGN));
     assertEquals(new JanitorReport.Amount(1, 1), report.amount(JanitorCount.RESERVED));
     assertEquals(11, report.amount(JanitorCount.SEEN).objects());
@@ -464,7 +460,7 @@ abstract class JanitorContract {
     }
     JanitorReport report = run(options(0), new JanitorTask.Verify(1, false));
     assertEquals(JanitorReport.State.DONE, report.state(), report.text());
-    assertEquals(damaged, new TreeSet<>(report.corruptNames()));
+    assertEquals(damaged, new TreeSet<>(report.finds().corruptNames()));
     assertEquals(11, report.amount(JanitorCount.VERIFIED).objects());
     assertEquals(0, report.amount(JanitorCount.DELETED).objects());
     assertEquals(11, listed("0").size());
@@ -489,7 +485,7 @@ abstract class JanitorContract {
         run(options(0), new JanitorTask.RemoveNamespace("00000000000000010000000000000002/"));
     assertEquals(JanitorReport.State.DONE, report.state(), report.text());
     assertEquals(20, report.amount(JanitorCount.DELETED).objects());
-    assertEquals(List.of(near), report.foreignNames());
+    assertEquals(List.of(near), report.finds().foreignNames());
     assertEquals(Set.of(other, near), listed("0").keySet());
   }
 }

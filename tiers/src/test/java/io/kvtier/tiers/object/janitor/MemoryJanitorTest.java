@@ -161,7 +161,7 @@ final class MemoryJanitorTest extends JanitorContract {
     JanitorReport report = gc(10);
     assertEquals(JanitorReport.State.FAILED, report.state());
     assertTrue(report.reason().contains("no right to list"), report.reason());
-    assertEquals(1, report.calls());
+    assertEquals(1, report.effort().calls());
   }
 
   @Test
@@ -304,12 +304,16 @@ final class MemoryJanitorTest extends JanitorContract {
     putHourly(0, 2500);
     ObjectJanitor.Options short10s =
         new ObjectJanitor.Options(
-            OBJECT_BYTES, 90, 0, 1, 30_000, 10_000, 60_000, 1000, HOUR_MS, HOUR_MS);
+            new ObjectJanitor.Cap(OBJECT_BYTES, 90, 0),
+            new ObjectJanitor.Pace(1, 30_000, 10_000, 60_000),
+            new ObjectJanitor.KnownUses(1000, HOUR_MS),
+            HOUR_MS);
     long beginMs = clock.ms();
     JanitorReport report = run(short10s, new JanitorTask.Verify(1, false));
     assertEquals(JanitorReport.State.OUT_OF_TIME, report.state(), report.text());
     assertTrue(clock.ms() - beginMs <= 10_000, "it took " + (clock.ms() - beginMs));
-    assertEquals(9, report.calls(), "one a second, and the last tenth is for the farewell");
+    assertEquals(
+        9, report.effort().calls(), "one a second, and the last tenth is for the farewell");
   }
 
   @Test
@@ -329,7 +333,7 @@ final class MemoryJanitorTest extends JanitorContract {
       log.used(blocks.key(2));
     }
     JanitorReport report = gc(10);
-    assertEquals(1, report.uses());
+    assertEquals(1, report.uses().objects());
     assertEquals(1, listed(ReservedNames.USED).size());
   }
 
@@ -346,18 +350,12 @@ final class MemoryJanitorTest extends JanitorContract {
     }
     ObjectJanitor.Options few =
         new ObjectJanitor.Options(
-            20L * OBJECT_BYTES,
-            100,
-            GRACE_MS,
-            1_000_000,
-            30_000,
-            HOUR_MS,
-            60_000,
-            10,
-            30 * 24 * HOUR_MS,
+            new ObjectJanitor.Cap(20L * OBJECT_BYTES, 100, GRACE_MS),
+            new ObjectJanitor.Pace(1_000_000, 30_000, HOUR_MS, 60_000),
+            new ObjectJanitor.KnownUses(10, 30 * 24 * HOUR_MS),
             HOUR_MS);
     JanitorReport report = run(few, new JanitorTask.Gc());
-    assertEquals(10, report.uses());
+    assertEquals(10, report.uses().objects());
     assertEquals(numbers(20, 40), present(0, 40), report.text());
     assertEquals(10, listed(ReservedNames.USED).size(), "the others will never be read");
   }
@@ -369,7 +367,7 @@ final class MemoryJanitorTest extends JanitorContract {
     put(ReservedNames.used("node", 2), "x".repeat(160));
     JanitorReport report = gc(5);
     assertEquals(JanitorReport.State.DONE, report.state(), report.text());
-    assertEquals(0, report.useLogs());
+    assertEquals(0, report.uses().logs());
   }
 
   @Test

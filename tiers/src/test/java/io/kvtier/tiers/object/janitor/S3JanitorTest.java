@@ -40,18 +40,16 @@ final class S3JanitorTest extends JanitorContract {
   ObjectStore open() {
     return new S3ObjectStore(
         new S3Options(
-            S3Server.endpoint(proxy.port()),
-            "us-east-1",
-            S3Server.BUCKET,
-            prefix,
-            S3Options.Addressing.PATH,
+            new S3Options.Bucket(
+                S3Server.endpoint(proxy.port()),
+                "us-east-1",
+                S3Server.BUCKET,
+                prefix,
+                S3Options.Addressing.PATH),
             "",
             S3Options.Writing.PLAIN,
             S3Options.ChecksumMode.WHEN_REQUIRED,
-            Duration.ofSeconds(2),
-            Duration.ofSeconds(30),
-            null,
-            16),
+            S3Options.Connections.of(16)),
         S3Server.credentials());
   }
 
@@ -90,7 +88,10 @@ final class S3JanitorTest extends JanitorContract {
     proxy.set(new FaultProxy.Fault.Stall(0));
     ObjectJanitor.Options patient =
         new ObjectJanitor.Options(
-            0, 90, 0, 10, HOUR_MS, 2 * HOUR_MS, HOUR_MS, 10, HOUR_MS, HOUR_MS);
+            new ObjectJanitor.Cap(0, 90, 0),
+            new ObjectJanitor.Pace(10, HOUR_MS, 2 * HOUR_MS, HOUR_MS),
+            new ObjectJanitor.KnownUses(10, HOUR_MS),
+            HOUR_MS);
     try (ObjectJanitor janitor =
         new ObjectJanitor(store, "node-a", patient, null, _ -> {}, JanitorClock.SYSTEM)) {
       assertTrue(janitor.start(new JanitorTask.Du()));
