@@ -59,7 +59,7 @@ final class ContainerChecks {
     if (surroundings.groupBytes() > 0 && surroundings.groupBytes() < surroundings.machineBytes()) {
       findings.add(memory());
     }
-    if (config.gpu().enabled()) {
+    if (config.copies().gpu().enabled()) {
       gpus(findings);
     }
     return findings;
@@ -67,13 +67,18 @@ final class ContainerChecks {
 
   /** Memory of blocks belongs to the group of the process that touched it first: the daemon's. */
   private Finding memory() {
-    long annotations = config.limits().annotationBytes() * (config.host().keepNs() > 0 ? 2 : 1);
-    long needed = config.host().bytes() + surroundings.heapBytes() + annotations + OTHER_BYTES;
+    long annotations =
+        config.limits().annotationBytes() * (config.tiers().host().keeping().keepNs() > 0 ? 2 : 1);
+    long needed =
+        config.tiers().host().memory().bytes()
+            + surroundings.heapBytes()
+            + annotations
+            + OTHER_BYTES;
     String what =
         "the control group allows "
             + ByteSize.words(surroundings.groupBytes())
             + "; host.bytes ("
-            + ByteSize.words(config.host().bytes())
+            + ByteSize.words(config.tiers().host().memory().bytes())
             + "), the Java heap (up to "
             + ByteSize.words(surroundings.heapBytes())
             + "), annotations (up to "
