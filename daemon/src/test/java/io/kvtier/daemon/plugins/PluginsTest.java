@@ -92,7 +92,7 @@ final class PluginsTest {
         "policy mine has no option 'b'; it has a");
     KvtierdConfig config =
         ConfigLoader.load(null, List.of("plugins.directory=" + folder, "host.policy=mine"));
-    assertEquals("mine", config.host().policy());
+    assertEquals("mine", config.tiers().host().policy());
     assertSame(plugins, config.tiers().plugins().plugins());
   }
 
@@ -294,7 +294,13 @@ final class PluginsTest {
       assertEquals(-1, raw.mismatch(arena.allocate(4096)));
     }
     assertEquals(
-        "zero/3", ConfigLoader.load(null, List.of("ssd.codec=zero/3")).ssd().codec().name());
+        "zero/3",
+        ConfigLoader.load(null, List.of("ssd.codec=zero/3"))
+            .tiers()
+            .ssd()
+            .writing()
+            .codec()
+            .name());
   }
 
   @Test

@@ -50,7 +50,10 @@ public final class OuterTier implements AutoCloseable {
             block -> source.has(BlockName.ofObject(block)));
     presence =
         new PresenceCache(
-            probe, PRESENCE_BYTES, PRESENT_NS, ABSENT_NS, threads, PROBE_TIMEOUT_NS, null);
+            probe,
+            new PresenceCache.Options(
+                PRESENCE_BYTES, PRESENT_NS, ABSENT_NS, threads, PROBE_TIMEOUT_NS),
+            null);
     TroubleLog troubles = new TroubleLog(LoggerFactory.getLogger(OuterTier.class), description);
     pipeline =
         new ThreadedPipeline(
