@@ -17,31 +17,33 @@ final class IndexSettings {
   static Limits limits(KvtierdConfig config, Tenants tenants) {
     KvtierdConfig.LimitsConfig limits = config.limits();
     return new Limits(
-        limits.sessionsMax()
-            + (config.grpc().enabled() ? config.grpc().threads() * tenants.count() : 0),
-        limits.operationsMax(),
-        limits.operationsPerSessionMax(),
-        limits.holdsMax(),
-        limits.holdsPerSessionMax(),
+        limits.sessions().max()
+            + (config.network().grpc().enabled()
+                ? config.network().grpc().threads() * tenants.count()
+                : 0),
+        limits.operations().max(),
+        limits.operations().maxPerSession(),
+        limits.operations().holdsMax(),
+        limits.operations().holdsMaxPerSession(),
         new Limits.Times(
-            limits.leaseNs(),
-            limits.leaseNsMax(),
-            limits.reservationNs(),
-            limits.deadlineNs(),
-            limits.deadlineNsMax(),
+            limits.times().leaseNs(),
+            limits.times().leaseNsMax(),
+            limits.times().reservationNs(),
+            limits.times().deadlineNs(),
+            limits.times().deadlineNsMax(),
             Limits.STANDSTILL_NS));
   }
 
   /** The SSD tier. */
   static TierParts.Lower ssd(KvtierdConfig.SsdConfig config, SsdTier tier) {
     String directories =
-        config.directories().stream().map(Path::toString).collect(Collectors.joining(", "));
+        config.space().directories().stream().map(Path::toString).collect(Collectors.joining(", "));
     return new TierParts.Lower(
         KnownTiers.SSD,
         new TierParts.Space(tier.slots(), SlotHeaderDescriptor.HEADER_BYTES, config.policy()),
         config.admission(),
-        new TierParts.Devices(tier.pipelines(), config.queueDepth()),
-        new TierParts.Pace(config.scrubBytesPerSecond(), config.writeBytesPerDay()),
+        new TierParts.Devices(tier.pipelines(), config.pipeline().queueDepth()),
+        new TierParts.Pace(config.rates().scrubBytesPerSecond(), config.rates().writeBytesPerDay()),
         new TierParts.Place(directories, tier.engine(), tier.isDirect()));
   }
 }
