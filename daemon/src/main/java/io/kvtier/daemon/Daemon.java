@@ -307,7 +307,10 @@ public final class Daemon implements AutoCloseable {
                       tenants,
                       requests,
                       new Heartbeat(region),
-                      areas(ssd.bytes() > 0, objectTier.forIndex() != null, !gpus.hasNone()))));
+                      areas(
+                          ssd.space().bytes() > 0,
+                          objectTier.forIndex() != null,
+                          !gpus.hasNone()))));
     }
     Listener.Place httpPlace = listeners.http();
     if (httpPlace != null) {
