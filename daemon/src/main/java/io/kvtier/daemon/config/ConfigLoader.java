@@ -19,9 +19,6 @@ import org.jspecify.annotations.Nullable;
 public final class ConfigLoader {
   private static final String DEFAULTS = "/kvtier.yaml";
 
-  /** Stands before the name of the variable that a value comes from. */
-  static final String ENVIRONMENT = "environment ";
-
   private ConfigLoader() {}
 
   /** The embedded defaults, which are read once. */
@@ -82,7 +79,8 @@ public final class ConfigLoader {
     }
     new EnvironmentKeys(Embedded.VALUES.keySet())
         .settings(source.environment())
-        .forEach((variable, setting) -> set(values, setting, ENVIRONMENT + variable, problems));
+        .forEach((variable, setting) ->
+            set(values, setting, EnvironmentKeys.PLACE + variable, problems));
     source.settings().forEach(setting -> set(values, setting, "--set", problems));
     return values;
   }

@@ -12,6 +12,9 @@ import java.util.TreeMap;
  * start the process are left alone.
  */
 final class EnvironmentKeys {
+  /** Stands before the name of the variable that a value comes from. */
+  static final String PLACE = "environment ";
+
   static final String PREFIX = "KVTIERD_";
 
   /** What starts the process reads it, and it is no key. */

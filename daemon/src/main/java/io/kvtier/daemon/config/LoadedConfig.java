@@ -27,7 +27,7 @@ public final class LoadedConfig {
 
     /** Whether it stands in the environment or in {@code --set}, over any file. */
     public boolean isOverride() {
-      return from.equals("--set") || from.startsWith(ConfigLoader.ENVIRONMENT);
+      return from.equals("--set") || from.startsWith(EnvironmentKeys.PLACE);
     }
   }
 
