@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kvtier_testing.daemon import Daemon
+from kvtier_testing.daemon import Daemon, in_a_folder
+from kvtier_testing.remote import RemoteDaemon
 
 from checks.shared.checkout import ROOT
 
@@ -53,8 +54,25 @@ def test_pythonExample_runs(daemon: Daemon, tmp_path: Path, document: str, numbe
     assert run([sys.executable, str(program)], daemon, tmp_path).endswith(printed)
 
 
+def test_pythonExampleOverGrpc_runs(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="the remote client needs grpcio")
+    with in_a_folder(RemoteDaemon) as daemon:
+        daemon.start()
+        code = blocks("docs/get-started/without-an-engine.md", "python")[2]
+        for shown, real in [
+            ("cache-1:7075", f"127.0.0.1:{daemon.port}"),
+            ("/etc/kvtier/token", str(daemon.token_file)),
+            ("/etc/kvtier/ca.pem", str(daemon.certificate)),
+        ]:
+            assert shown in code
+            code = code.replace(shown, real)
+        program = tmp_path / "example.py"
+        program.write_text(code)
+        assert "OK" in run([sys.executable, str(program)], daemon, tmp_path)
+
+
 def test_everyPythonExample_isRun() -> None:
-    assert [len(blocks(document, "python")) for document in PYTHON_DOCUMENTS] == [3, 2]
+    assert [len(blocks(document, "python")) for document in PYTHON_DOCUMENTS] == [3, 3]
 
 
 def test_javaExample_compilesAndRuns(daemon: Daemon, tmp_path: Path) -> None:

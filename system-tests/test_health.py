@@ -159,7 +159,7 @@ def test_diskIsFull_theTierIsNotServing_untilThereIsSpace(probed: Probed, disk: 
 
 
 def test_ledgerOfMemoryTakesNoRows_isDegradedUntilItDoes(probed: Probed, disk: Disk) -> None:  # noqa: F811
-    probed.start(host__directory=str(disk.folder / "host"), host__keep="5s", host__ledger="chronicle", ssd__bytes="0")
+    probed.start(host__directory=str(disk.folder / "host"), host__keep="5s", host__ledger="chronicle", ssd__bytes="0", limits__annotation_bytes="1MiB")
     with Client(probed.socket_path, timeout=TIMEOUT_S) as client:
         numbers = iter(range(1 << 30))
 
