@@ -46,12 +46,6 @@ class Probed(Daemon):
             }
             | changed
         )
-        self._channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
-        self._health = health_pb2_grpc.HealthStub(self._channel)
-
-    def stop(self) -> None:
-        self._channel.close()
-        super().stop()
 
     def page(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as answer:
@@ -60,8 +54,10 @@ class Probed(Daemon):
         return body
 
     def serving(self, service: str) -> int:
-        """What gRPC's health service says, as a probe without a token asks."""
-        return int(self._health.Check(health_pb2.HealthCheckRequest(service=service), timeout=30).status)
+        """What gRPC's health service says, as a probe without a token asks: on a connection of its own."""
+        with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            return int(stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=30).status)
 
     def status(self) -> dict[str, Any]:
         """What `kvtier status` says."""
