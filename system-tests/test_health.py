@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,6 +211,15 @@ def test_objectStoreIsDown_isDegradedUntilItAnswers(probed: Probed, monkeypatch:
                 probed.check_well_everywhere()
         finally:
             server.kill()
+
+
+def test_channelThatIsIdle_itsNextCallSucceeds(probed: Probed) -> None:
+    probed.start(grpc__first_call="1s")
+    with grpc.insecure_channel(f"127.0.0.1:{probed.grpc_port}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for pause_s in (0.0, 4.0, 4.0, 0.9, 0.9, 0.9, 0.9):
+            time.sleep(pause_s)
+            assert stub.Check(health_pb2.HealthCheckRequest(), timeout=30).status == SERVING
 
 
 def test_reflection_ofACallerWithoutAFile_describesTheService() -> None:

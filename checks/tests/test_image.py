@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from checks.packages import debs, image, image_check, oci
 from checks.shared.checkout import ROOT
 
 EPOCH = 1767225600
+
+Health = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def tar_of(files: dict[str, bytes], mode: int = 0o644) -> bytes:
@@ -236,3 +239,55 @@ def test_SIGTERM_stopsTheDaemon_andThenTheContainer(first_process: tuple[list[st
         finally:
             process.kill()
     assert stopped.exists() and len(starts.read_text().splitlines()) == 1
+
+
+@pytest.fixture
+def health(tmp_path: Path) -> Health:
+    """Runs the health check with a `wget` that says what busybox's says, and a `kvtier` that notes that it ran."""
+
+    def run(*words: str, wget: str, kvtier: int = 0, **environment: str) -> "subprocess.CompletedProcess[str]":
+        for name, text in (("wget", wget), ("kvtier", f"touch {tmp_path}/asked-the-socket; exit {kvtier}")):
+            (tmp_path / name).write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/{name}.words\n{text}\n')
+            (tmp_path / name).chmod(0o755)
+        found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KVTIER": str(tmp_path / "kvtier"), **environment}
+        return subprocess.run(
+            ["sh", str(ROOT / "packaging/image/kvtierd-health"), *words], env=found, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+NOT_READY = 'echo "wget: server returned error: HTTP/1.1 503 Service Unavailable" >&2; exit 1'
+REFUSED = 'echo "wget: can\'t connect to remote host (127.0.0.1): Connection refused" >&2; exit 1'
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "url"),
+    [
+        ((), {}, "http://127.0.0.1:7080/healthz"),
+        (("live",), {"KVTIERD_HTTP_PORT": "81"}, "http://127.0.0.1:81/healthz"),
+        (("ready", "82"), {"KVTIERD_HTTP_PORT": "81"}, "http://127.0.0.1:82/readyz"),
+    ],
+)
+def test_health_daemonIsWell_endsWith0(tmp_path: Path, health: Health, words: tuple[str, ...], environment: dict[str, str], url: str) -> None:
+    assert health(*words, wget="exit 0", **environment).returncode == 0
+    assert (tmp_path / "wget.words").read_text().split()[-1] == url
+    assert not (tmp_path / "asked-the-socket").exists()
+
+
+def test_health_answerIs503_endsWith1_andDoesNotAskTheSocket(tmp_path: Path, health: Health) -> None:
+    for word in ("live", "ready"):
+        done = health(word, wget=NOT_READY)
+        assert done.returncode == 1 and "503" in done.stderr
+    assert not (tmp_path / "asked-the-socket").exists()
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_health_noHttp_isTheAnswerOfTheSocket(tmp_path: Path, health: Health, code: int) -> None:
+    assert health("ready", wget=REFUSED, kvtier=code).returncode == code
+    assert (tmp_path / "kvtier.words").read_text() == "status\n"
+
+
+def test_health_unknownWord_endsWith2(health: Health) -> None:
+    done = health("alive", wget="exit 0")
+    assert done.returncode == 2 and "expected live or ready" in done.stderr

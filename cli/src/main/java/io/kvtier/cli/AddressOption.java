@@ -6,7 +6,10 @@ import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
-/** Where a daemon is asked over gRPC, and as whom. */
+/**
+ * Options for commands that ask a daemon over gRPC: its address, the token, and who signs its
+ * certificate.
+ */
 final class AddressOption {
   @Option(
       names = "--address",
@@ -30,7 +33,7 @@ final class AddressOption {
               + " Default: the certificates that Java trusts.")
   private @Nullable Path authority;
 
-  /** Whether a daemon is to be asked over gRPC. */
+  /** Whether the command asks a daemon over gRPC. */
   boolean isGiven() {
     if (address == null && (tokenFile != null || authority != null)) {
       throw new Failure(
@@ -39,7 +42,7 @@ final class AddressOption {
     return address != null;
   }
 
-  /** A client that asks there. */
+  /** A client of the daemon with the given address. */
   RemoteClient open(Duration timeout) {
     String given = address == null ? "" : address;
     try {

@@ -39,7 +39,7 @@ final class ConfigCommand implements Runnable {
         spec.commandLine(), "'kvtier config' needs a subcommand: check, show, diff or running");
   }
 
-  /** What kvtierd does with the same words. */
+  /** A command that kvtierd carries out: it gets the words of this command. */
   abstract static class Passed implements Callable<Integer> {
     @Spec private CommandSpec spec;
 
@@ -87,7 +87,7 @@ final class ConfigCommand implements Runnable {
     }
   }
 
-  /** Whether it is right. */
+  /** Checks a configuration. */
   @Command(
       name = "check",
       mixinStandardHelpOptions = true,
@@ -96,21 +96,21 @@ final class ConfigCommand implements Runnable {
               + " code: 0 without mistakes, else 2.")
   static final class Check extends Passed {}
 
-  /** All of it. */
+  /** Shows all keys of a configuration. */
   @Command(
       name = "show",
       mixinStandardHelpOptions = true,
       description = "Shows every key and where its value comes from. Secrets are hidden.")
   static final class Show extends Passed {}
 
-  /** What is not as by default. */
+  /** Shows the keys that differ from their defaults. */
   @Command(
       name = "diff",
       mixinStandardHelpOptions = true,
       description = "Shows the keys whose values differ from their defaults.")
   static final class Diff extends Passed {}
 
-  /** What is in force. */
+  /** Shows the configuration of a running daemon. */
   @Command(
       name = "running",
       description =
@@ -134,12 +134,15 @@ final class ConfigCommand implements Runnable {
             value.isEmpty() ? "(empty)" : value,
             key.getString("from", "?"));
       }
-      // Values may hold what would be taken for marks.
+      // A value can contain text that looks like marks of a style.
       table.lines().forEach(text -> out().println(text.replace("@|bold ", "").replace("|@", "")));
       return 0;
     }
 
-    /** What {@code kvtier policy} has set since stands in no configuration. */
+    /**
+     * Adds the policies that {@code kvtier policy} has set since the start: no configuration has
+     * them.
+     */
     static void withPolicies(JsonArray keys, Report report) {
       for (JsonValue each : keys) {
         JsonObject key = each.asObject();

@@ -25,7 +25,7 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
 
-/** What the commands that ask a daemon have in common. */
+/** A command that asks a daemon. */
 @Command(mixinStandardHelpOptions = true)
 abstract class DaemonCommand implements Callable<Integer> {
   @Spec private CommandSpec spec;
@@ -44,12 +44,12 @@ abstract class DaemonCommand implements Callable<Integer> {
       defaultValue = "5")
   private double timeoutSeconds;
 
-  /** Asks the daemon of a socket, and prints. */
+  /** Asks the daemon of a socket, and prints the answer. */
   int run(KvtierClient client) {
     return run((CacheClient) client);
   }
 
-  /** Asks a daemon wherever it is, and prints. */
+  /** Asks a daemon over its socket or over gRPC, and prints the answer. */
   int run(CacheClient client) {
     throw new Failure(
         Failure.USAGE,
@@ -67,6 +67,10 @@ abstract class DaemonCommand implements Callable<Integer> {
     }
     Duration timeout = Duration.ofMillis(Math.max(1, Math.round(timeoutSeconds * 1000)));
     if (address.isGiven()) {
+      if (socket.isGiven()) {
+        throw new Failure(
+            Failure.USAGE, "--address and --socket each name a daemon: leave one of them out");
+      }
       try (RemoteClient client = address.open(timeout)) {
         return finished(run((CacheClient) client));
       }
@@ -88,7 +92,7 @@ abstract class DaemonCommand implements Callable<Integer> {
     return new Failure(Failure.NO_DAEMON, ping.detail());
   }
 
-  /** Has the daemon do something; returns what it did. */
+  /** Sends a command to the daemon, and returns the answer. */
   static String ask(KvtierClient client, String command) {
     return answered(client.blocking().admin(command));
   }
@@ -104,8 +108,9 @@ abstract class DaemonCommand implements Callable<Integer> {
   }
 
   /**
-   * A namespace by its name; refuses one that the daemon does not know, and a tenant's, which can't
-   * be reached from here: a registration would make one of the same name for no tenant.
+   * The namespace with a name. Refuses a name that the daemon does not know. Refuses a namespace of
+   * a tenant: a registration from here would make another namespace with that name, without a
+   * tenant.
    */
   static CacheNamespace known(CacheClient client, Report report, String name) {
     Report.Namespace known = known(report, name);
@@ -148,7 +153,7 @@ abstract class DaemonCommand implements Callable<Integer> {
     return spec.commandLine().getOut();
   }
 
-  /** Prints what the daemon said it did. */
+  /** Prints the daemon's answer to a command. */
   void say(String text) {
     if (json) {
       line(new JsonObject().add("done", text).toString());
@@ -162,7 +167,10 @@ abstract class DaemonCommand implements Callable<Integer> {
     out().println(styled(text));
   }
 
-  /** The text, printable, with its marks turned into a terminal's, or taken out. */
+  /**
+   * The printable text, with its marks replaced by the terminal's codes, or removed if there is no
+   * terminal.
+   */
   static String styled(String text) {
     return (isTerminal() ? Ansi.ON : Ansi.OFF).string(Printable.of(text));
   }
@@ -172,7 +180,7 @@ abstract class DaemonCommand implements Callable<Integer> {
     return console() != null && (plain == null || plain.isEmpty());
   }
 
-  /** Where somebody reads and could answer; null where nobody does. */
+  /** The terminal of a person who can answer; null if there is none. */
   static @Nullable Console console() {
     return Optional.ofNullable(System.console()).filter(Console::isTerminal).orElse(null);
   }
@@ -196,7 +204,7 @@ abstract class DaemonCommand implements Callable<Integer> {
       return Json.parse(text).asObject();
     } catch (ParseException | UnsupportedOperationException e) {
       throw new Failure(
-          Failure.NEGATIVE, "the daemon's state is not a JSON object: " + e.getMessage());
+          Failure.NEGATIVE, "the daemon's answer is not a JSON object: " + e.getMessage());
     }
   }
 }

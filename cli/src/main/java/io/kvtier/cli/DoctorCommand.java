@@ -28,7 +28,7 @@ import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
 
-/** What is wrong with this machine, this configuration and this daemon, and the cure. */
+/** Names faults of this machine, of the configuration and of the daemon, each with a cure. */
 @Command(
     name = "doctor",
     mixinStandardHelpOptions = true,
@@ -82,7 +82,7 @@ final class DoctorCommand implements Callable<Integer> {
     return false;
   }
 
-  /** All that is found, the daemon's first. */
+  /** All findings; those about the daemon come first. */
   static JsonArray findings(SocketOption socket, @Nullable Path config, List<String> settings) {
     JsonArray findings = new JsonArray();
     List<String> words = new ArrayList<>(List.of("doctor", "--json"));
@@ -112,7 +112,7 @@ final class DoctorCommand implements Callable<Integer> {
     return findings;
   }
 
-  /** Of the daemon whose configuration is looked at: part of that stands there. */
+  /** The environment of the daemon whose configuration is checked: it can hold settings. */
   private static Map<String, String> environmentOf(JsonArray findings, @Nullable DaemonInfo info) {
     Map<String, String> environment =
         info == null ? null : new RunningDaemon(info.pid()).environment();
@@ -129,16 +129,16 @@ final class DoctorCommand implements Callable<Integer> {
     return System.getenv();
   }
 
-  /** Without what libraries may say before it. */
+  /** The last line of a text: libraries can write lines before it. */
   private static String lastLine(String text) {
     String stripped = text.strip();
     return stripped.substring(stripped.lastIndexOf('\n') + 1);
   }
 
   /**
-   * Whether it answers, is of this version, and what configuration it has.
+   * Adds findings about the daemon: whether it answers, its version and its configuration.
    *
-   * @return whether its configuration is to be looked at
+   * @return whether to check the daemon's configuration
    */
   private static boolean daemon(
       JsonArray findings, KvtierClient client, List<String> words, boolean takesItsConfiguration) {
@@ -200,7 +200,10 @@ final class DoctorCommand implements Callable<Integer> {
     }
   }
 
-  /** The words that it was started with; where this user may not ask, the installed file. */
+  /**
+   * Adds the words with which the daemon was started. If this user may not ask for them, the
+   * installed file is checked.
+   */
   private static void source(KvtierClient client, List<String> words) {
     TextResult source = client.blocking().admin("config source");
     if (source.status() == Status.OK) {
@@ -255,7 +258,7 @@ final class DoctorCommand implements Callable<Integer> {
             .add("cure", cure));
   }
 
-  /** For people: a line each, and one for its cure. */
+  /** The findings for people: one line for a finding, and one for its cure. */
   static List<String> lines(JsonArray findings) {
     int width = 0;
     for (JsonValue finding : findings) {

@@ -12,7 +12,7 @@ import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
-/** What the commands have in common that copy what is only in memory to the tier below. */
+/** A command that copies blocks that are only in memory to the tier below. */
 abstract class FlushingCommand extends DaemonCommand {
   @Option(
       names = "--wait",
@@ -22,9 +22,9 @@ abstract class FlushingCommand extends DaemonCommand {
   private long waitSeconds;
 
   /**
-   * Flushes, and tells; true when all is below.
+   * Flushes, and prints the result; true if all blocks are in the tier below.
    *
-   * @param namespaceName null: of all namespaces, those of tenants among them
+   * @param namespaceName null: all namespaces, also those of tenants
    */
   final boolean flush(CacheClient client, @Nullable String namespaceName) {
     Options options = Options.DEFAULT.withTimeout(Duration.ofSeconds(Math.max(1, waitSeconds)));
@@ -63,8 +63,8 @@ abstract class FlushingCommand extends DaemonCommand {
   }
 
   /**
-   * What stays in memory alone as there is no tier below it, in words; empty where nothing does. A
-   * flush does not wait for it.
+   * Names, in words, the blocks that stay only in memory because there is no tier below it; empty
+   * if there are none. A flush does not wait for them.
    *
    * @param namespaceName as of {@link #flush}
    */
@@ -79,7 +79,8 @@ abstract class FlushingCommand extends DaemonCommand {
           ? ""
           : "there is no tier below memory (ssd.bytes is 0, object.store is none)";
     }
-    // Nobody's part comes first, and who names a namespace names one of those.
+    // The first entry is the part of no tenant. A named namespace is always one without a
+    // tenant.
     List<JsonObject> asked = namespaceName == null ? tenants : tenants.subList(0, 1);
     String stranded =
         asked.stream()

@@ -13,7 +13,7 @@ import java.util.Locale;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** What the commands on single blocks have in common. */
+/** A command on single blocks. */
 abstract class KeyedCommand extends DaemonCommand {
   private static final int GROUP_MAX = 0xffff;
 
@@ -57,7 +57,7 @@ abstract class KeyedCommand extends DaemonCommand {
     return Options.DEFAULT.withGroup(group);
   }
 
-  /** The keys; refuses what is none. */
+  /** The keys; refuses a word that is not a key. */
   final Keys keys() {
     if (group < 0 || group > GROUP_MAX) {
       throw new Failure(Failure.USAGE, "--group is " + group + ", expected 0 to " + GROUP_MAX);
@@ -90,7 +90,7 @@ abstract class KeyedCommand extends DaemonCommand {
     }
   }
 
-  /** What the daemon did with a list of blocks; throws where it did nothing. */
+  /** Checks the status of an answer about a list of blocks; throws if the daemon did nothing. */
   static void requireDone(Status status, String what, String detail) {
     if (status == Status.UNAVAILABLE) {
       throw new Failure(Failure.NO_DAEMON, detail);

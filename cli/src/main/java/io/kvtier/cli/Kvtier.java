@@ -64,7 +64,7 @@ public final class Kvtier implements Runnable {
       return new String[] {"kvtier " + (version.isEmpty() ? "from a build folder" : version)};
     }
 
-    /** Of the jar; empty where there is none. */
+    /** The version of the jar; empty if the program runs without a jar. */
     static String number() {
       String version = Kvtier.class.getPackage().getImplementationVersion();
       return version == null ? "" : version;
@@ -115,7 +115,10 @@ public final class Kvtier implements Runnable {
     return commandLine;
   }
 
-  /** Of what ends a command with words; anything else is a defect, and is thrown on. */
+  /**
+   * The exit code of an exception that explains itself. Any other exception is a defect, and is
+   * thrown again.
+   */
   static int exitCode(Exception e) throws Exception {
     return switch (e) {
       case Failure failure -> failure.exitCode();

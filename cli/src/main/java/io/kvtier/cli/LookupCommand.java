@@ -8,7 +8,7 @@ import io.kvtier.client.LookupResult;
 import io.kvtier.protocol.Status;
 import picocli.CommandLine.Command;
 
-/** Where blocks are. */
+/** Shows which tiers have a block. */
 @Command(
     name = "lookup",
     description = "Shows which tier holds each block. Changes nothing: it does not count as a use.",

@@ -6,7 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
 
-/** Which cache layouts the daemon knows. */
+/** Shows the cache layouts that the daemon knows. */
 @Command(
     name = "namespaces",
     description = {

@@ -1,12 +1,11 @@
 package io.kvtier.cli;
 
-import com.eclipsesource.json.Json;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
 import picocli.CommandLine.Command;
 
-/** Which plug-ins the daemon has loaded. */
+/** Shows the plug-ins that the daemon has loaded. */
 @Command(
     name = "plugins",
     description = {
@@ -22,7 +21,7 @@ final class PluginsCommand extends DaemonCommand {
       line(answer);
       return 0;
     }
-    JsonObject plugins = Json.parse(answer).asObject();
+    JsonObject plugins = parse(answer);
     String directory = plugins.getString("directory", "");
     if (directory.isEmpty()) {
       line("no plug-ins: plugins.directory is empty");

@@ -13,7 +13,7 @@ import java.util.Map;
 final class PolicyPlugins {
   private PolicyPlugins() {}
 
-  /** Loads those of a folder, as the daemon does. */
+  /** Loads the policies of a folder, with the checks that the daemon makes. */
   static void load(Path folder) {
     Map<String, EvictionPolicyProvider> policies = new HashMap<>();
     try {

@@ -10,9 +10,7 @@ import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
-/**
- * The daemon's state as it tells it, read leniently: what is absent reads as 0, empty or unknown.
- */
+/** The daemon's own report. An absent field reads as 0, empty or unknown. */
 record Report(JsonObject json) {
   /** A tier's numbers. */
   record Tier(JsonObject json) {
@@ -35,18 +33,21 @@ record Report(JsonObject json) {
       return json.getString("name", "");
     }
 
-    /** Its name, behind its tenant's where it has one: so operators' commands name it. */
+    /**
+     * The name as operators' commands write it: the tenant's name, if there is one, then the
+     * namespace's.
+     */
     String fullName() {
       String tenant = json.getString("tenant", "");
       return tenant.isEmpty() ? name() : tenant + "/" + name();
     }
 
-    /** What its blocks are stored under, on SSD and in the object store. */
+    /** The fingerprint by which SSD and object store know the blocks. */
     String fingerprint() {
       return json.getString("fingerprint", "");
     }
 
-    /** Whose it is; empty for nobody's. */
+    /** The tenant's name; empty if there is no tenant. */
     String tenant() {
       return json.getString("tenant", "");
     }
@@ -88,23 +89,23 @@ record Report(JsonObject json) {
     return objects(json, "namespaces").stream().map(Namespace::new).toList();
   }
 
-  /** The parts that do not do what they are there for: each has a part and a reason. */
+  /** The troubles: each has a part, a reason and a cure. */
   List<JsonObject> troubles() {
     return objects(json, "troubles");
   }
 
-  /** How many there are, of which not all may have been told. */
+  /** The count of all namespaces; the report may contain only some of them. */
   long namespacesTotal() {
     return json.getLong("namespaces_total", namespaces().size());
   }
 
-  /** How many clients there are, but for the one that asks and the daemon's own remote front. */
+  /** The count of clients, without the one that asks and without the daemon's own gRPC server. */
   int otherClients() {
     long clients = sessions().stream().filter(session -> session.getLong("id", 0) != 0).count();
     return (int) Math.max(0, clients - 1);
   }
 
-  /** Nobody's part first, then those of tenants; empty where there are none. */
+  /** The part of no tenant first, then the tenants' parts; empty if there are no tenants. */
   List<JsonObject> tenants() {
     return objects(json, "tenants");
   }
@@ -113,7 +114,7 @@ record Report(JsonObject json) {
     return objects(json, "sessions");
   }
 
-  /** The namespace of a name; one that is a tenant's only where there is no other. */
+  /** The namespace with a name: one without a tenant if there is one, else a tenant's. */
   @Nullable Namespace namespace(String name) {
     Namespace ofTenant = null;
     for (Namespace namespace : namespaces()) {
@@ -127,7 +128,7 @@ record Report(JsonObject json) {
     return ofTenant;
   }
 
-  /** How many blocks gets were given, wherever they came from. */
+  /** The count of blocks that gets were given, from all tiers. */
   static long hits(Map<String, Long> counters) {
     return Hits.COUNTERS.stream().mapToLong(hits -> counters.getOrDefault(hits.key(), 0L)).sum();
   }
@@ -144,7 +145,7 @@ record Report(JsonObject json) {
     return counters;
   }
 
-  /** The same of the tiers that there are. */
+  /** The balance of this report's tiers. */
   JsonObject balance() {
     return balance(counters(), tiers().stream().map(Tier::name).toList());
   }

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Option;
 
-/** Settings of the daemon that override its configuration file, for commands that judge it. */
+/** The option {@code --set} of commands that check a configuration of the daemon. */
 final class SettingsOption {
   @Option(
       names = "--set",

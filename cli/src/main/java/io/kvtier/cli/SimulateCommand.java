@@ -51,7 +51,7 @@ import picocli.CommandLine.Spec;
 final class SimulateCommand implements Callable<Integer> {
   private static final double[] PLOT_FRACTIONS = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5};
 
-  /** How big the cache is. */
+  /** The size of the cache. */
   static final class Capacity {
     @Option(
         names = "--capacity-blocks",
@@ -180,7 +180,7 @@ final class SimulateCommand implements Callable<Integer> {
     return 0;
   }
 
-  /** Three figures that count. */
+  /** A size in GiB with three significant digits. */
   static String gib(double bytes) {
     double gib = bytes / (1 << 30);
     return new BigDecimal(gib).round(new MathContext(3)).stripTrailingZeros().toPlainString();
@@ -192,7 +192,10 @@ final class SimulateCommand implements Callable<Integer> {
 
   // ---- what was asked for
 
-  /** Names everything that was left out: the parser would name one kind of option after another. */
+  /**
+   * Requires all mandatory options, and names all that are absent: the parser would name only one
+   * kind at a time.
+   */
   private Path requireWhole() {
     List<String> missing = new ArrayList<>();
     if (traceFile == null) {

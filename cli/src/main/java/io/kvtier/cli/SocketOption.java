@@ -17,6 +17,11 @@ final class SocketOption {
               + " $XDG_RUNTIME_DIR/kvtier.sock, else /tmp/kvtier-UID/kvtier.sock.")
   private @Nullable Path path;
 
+  /** Whether the option was given. */
+  boolean isGiven() {
+    return path != null;
+  }
+
   /**
    * A client that asks there.
    *

@@ -17,8 +17,8 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
 /**
- * The daemon's counters. They are read from its memory where it does not answer, so that a daemon
- * that hangs can be looked into.
+ * Shows the daemon's counters. If the daemon does not answer, they are read from its memory, so
+ * that a daemon that hangs can be examined.
  */
 @Command(
     name = "stats",
@@ -99,7 +99,7 @@ final class StatsCommand extends DaemonCommand {
     return table;
   }
 
-  /** The GPUs that engines have registered memory of; none where the daemon does not answer. */
+  /** The GPUs whose memory engines have registered; empty if the daemon does not answer. */
   private static Table gpus(@Nullable JsonValue gpus) {
     Table table =
         new Table(

@@ -10,7 +10,7 @@ import io.kvtier.protocol.Status;
 import java.util.Map;
 import picocli.CommandLine.Command;
 
-/** Whether the daemon is well, in a few lines. */
+/** Shows in a few lines whether the daemon works. */
 @Command(
     name = "status",
     description = "Shows whether the daemon answers, what is wrong with it, and how full it is.",
@@ -33,7 +33,7 @@ final class StatusCommand extends DaemonCommand {
     if (isJson()) {
       JsonObject answer = new JsonObject();
       answer.add("answers", true);
-      answer.add(client instanceof KvtierClient ? "socket" : "address", client.place());
+      answer.add(placeName(client), client.place());
       answer.add("round_trip_ns", ping.roundTripNs());
       for (String field : new String[] {"version", "pid", "generation", "uptime_s"}) {
         if (report.json().get(field) != null) {
@@ -64,7 +64,7 @@ final class StatusCommand extends DaemonCommand {
             + json.getLong("pid", 0)
             + ", up "
             + Units.seconds(json.getLong("uptime_s", 0)));
-    line(pad(client instanceof KvtierClient ? "socket" : "address") + client.place());
+    line(pad(placeName(client)) + client.place());
     for (JsonObject trouble : report.troubles()) {
       line(
           pad("trouble")
@@ -112,6 +112,10 @@ final class StatusCommand extends DaemonCommand {
             + " found");
     line(pad("gets") + share(Report.hits(counters), asked) + " served");
     return 0;
+  }
+
+  private static String placeName(CacheClient client) {
+    return client instanceof KvtierClient ? "socket" : "address";
   }
 
   private static String share(long part, long whole) {

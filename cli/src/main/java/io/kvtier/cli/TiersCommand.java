@@ -7,7 +7,7 @@ import io.kvtier.client.CacheClient;
 import java.util.List;
 import picocli.CommandLine.Command;
 
-/** The tiers, their size classes, and the namespaces whose blocks are in them. */
+/** Shows the tiers, their size classes, and the namespaces whose blocks are in them. */
 @Command(
     name = "tiers",
     description = {
@@ -85,8 +85,9 @@ final class TiersCommand extends DaemonCommand {
   }
 
   /**
-   * Slots are cut when a size is first put: before that, none free does not mean full. Of several
-   * sizes each has its own, and their sum says nothing of room.
+   * The count of free slots, in words. Slots of a size exist from the first put of that size:
+   * before it, 0 free slots do not mean that the tier is full. Sizes have their own slots, so a sum
+   * over sizes says nothing about free space.
    */
   static String freeSlots(Report.Tier tier) {
     return switch (tier.sizeClasses().size()) {

@@ -10,7 +10,7 @@ import com.eclipsesource.json.JsonObject;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The doctor names what the daemon reports as trouble. */
+/** The doctor has a finding for each trouble that the daemon reports. */
 final class DaemonTroublesTest {
   private static JsonArray findings(String report) {
     JsonArray findings = new JsonArray();

@@ -99,6 +99,21 @@ final class KvtierTest {
   }
 
   @Test
+  void execute_optionsOfTwoPlaces_namesTheOneToLeaveOut() {
+    Ran both = run("status", "--address", "127.0.0.1:1", "--socket", "/nowhere");
+    assertEquals(2, both.exitCode());
+    assertTrue(both.err().contains("leave one of them out"), both.err());
+    Ran withoutAddress = run("status", "--token-file", "/nowhere");
+    assertEquals(2, withoutAddress.exitCode());
+    assertTrue(withoutAddress.err().contains("give --address"), withoutAddress.err());
+    for (String[] command : new String[][] {{"policy"}, {"top"}, {"drain"}, {"flush"}}) {
+      Ran local = run(command[0], "--address", "grpc://127.0.0.1:1");
+      assertEquals(2, local.exitCode(), command[0]);
+      assertTrue(local.err().contains("leave --address out"), local.err());
+    }
+  }
+
+  @Test
   void execute_helpAsACommand_isTheHelp() {
     assertEquals(run("--help").out(), run("help").out());
     assertEquals(run("status", "--help").out(), run("help", "status").out());

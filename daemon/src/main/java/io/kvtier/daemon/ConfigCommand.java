@@ -31,7 +31,7 @@ import picocli.CommandLine.Spec;
       ConfigCommand.DiffCommand.class
     })
 final class ConfigCommand implements Runnable {
-  /** Where the packages have it. */
+  /** The file that packages install. */
   private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
 
   /** The file that was named, else the installed one, if there is one. */
@@ -47,7 +47,7 @@ final class ConfigCommand implements Runnable {
         spec.commandLine(), "'kvtierd config' needs a subcommand: check, show or diff");
   }
 
-  /** What they have in common: a configuration is read. */
+  /** A command that reads a configuration. */
   @Command(mixinStandardHelpOptions = true)
   abstract static class Reading implements Callable<Integer> {
     @Spec private CommandSpec spec;
@@ -103,7 +103,7 @@ final class ConfigCommand implements Runnable {
     }
   }
 
-  /** Whether it is right. */
+  /** Checks a configuration. */
   @Command(
       name = "check",
       description = {
@@ -131,7 +131,7 @@ final class ConfigCommand implements Runnable {
     }
   }
 
-  /** All of it. */
+  /** Shows all keys of a configuration. */
   @Command(
       name = "show",
       description =
@@ -147,7 +147,7 @@ final class ConfigCommand implements Runnable {
     }
   }
 
-  /** What is not as by default. */
+  /** Shows the keys that differ from their defaults. */
   @Command(name = "diff", description = "Shows the keys whose values differ from their defaults.")
   static final class DiffCommand extends Reading {
     @Override

@@ -88,15 +88,15 @@ public final class Daemon implements AutoCloseable {
     this(config, CudaDriver::probe, null);
   }
 
-  /** The same with GPUs of another kind. */
+  /** Starts everything with another probe for GPUs. */
   Daemon(KvtierdConfig config, Supplier<GpuProbe> probe) throws IOException {
     this(config, probe, null);
   }
 
   /**
-   * The same, with its configuration.
+   * Starts everything, with a part that can read the configuration again.
    *
-   * @param reloaders makes what reads the configuration again; null: nothing does
+   * @param reloaders makes the part that reads the configuration again; null: no part does
    */
   Daemon(
       KvtierdConfig config,
@@ -138,7 +138,7 @@ public final class Daemon implements AutoCloseable {
             host.memory().slabBytes());
     Callers callers = new Callers(config.network().access(), tenants.names());
     ServerTls tls = config.network().tls() == null ? null : new ServerTls(config.network().tls());
-    // Memory is taken when all is known that can be known without it.
+    // Checks that need no memory come before memory is taken.
     SsdTier.requireFree(ssd);
     ObjectTier.requireFree(config.tiers().object());
     HostTier hostTier =
@@ -156,7 +156,8 @@ public final class Daemon implements AutoCloseable {
         keep(SharedMemory.create("kvtier-daemon", DaemonRegionDescriptor.REGION_BYTES));
     Arena arena = keep(Arena.ofShared());
     MemorySegment region = daemonRegion(daemonMemory, arena, generation, slabs);
-    // Clients read the generation: who knows the seed can choose keys that all collide.
+    // Clients can read the generation. With the seed of the directory they could choose keys
+    // that all collide.
     Directory directory =
         keep(
             new Directory(
@@ -192,7 +193,7 @@ public final class Daemon implements AutoCloseable {
                 config.tiers().object(), config.socket().path(), doorbell, Daemon::stopBroken));
     OuterSources outer =
         keep(new OuterSources(config.tiers().plugins(), doorbell, Daemon::stopBroken));
-    // Closed after the index, which knows what is in flight, and before the memory.
+    // Closed after the index, which knows the copies in flight, and before the memory.
     GpuTier gpus =
         keep(
             new GpuTier(
@@ -211,7 +212,7 @@ public final class Daemon implements AutoCloseable {
     KvtierdConfig.TracesConfig traces = config.reports().traces();
     RequestTap requests =
         new RequestTap(!traces.endpoint().isEmpty(), traces.sample(), System::nanoTime, counters);
-    // It outlives the index: what that tells at last is written.
+    // This thread outlives the index, so that it also writes the index's last requests.
     keep(
         new RequestTeller(
             requests.told(),
@@ -246,7 +247,7 @@ public final class Daemon implements AutoCloseable {
                 requests,
                 hostTier.lateWriters()));
     long start = System.nanoTime();
-    // Counts of stores go on from start to start.
+    // Counts of stores continue across restarts.
     index.recover(List.of(ssdTier.ledgers()), System.currentTimeMillis() << 20);
     LOG.info(
         "found {} in memory{} in {} ms",
@@ -275,7 +276,7 @@ public final class Daemon implements AutoCloseable {
                     SharedMemory.readOnly(daemonMemory), slabs, hostRegions, () -> !gpus.hasNone()),
                 new SessionConductor.IndexSide(index, doorbell, epoll)));
     if (eventsConfig != null && eventRing != null) {
-      // It outlives the index: what that tells at last is published.
+      // The publisher outlives the index, so that it also publishes the index's last events.
       events =
           keep(
               new EventPublisher(
@@ -336,12 +337,12 @@ public final class Daemon implements AutoCloseable {
     if (host.memory().hugePages()) {
       keep(new HugePages(slabs, taker));
     }
-    // The first to go when the daemon stops: who connects later shall fail at once.
+    // The socket is closed first when the daemon stops: later clients must fail at once.
     parts.push(place::withdraw);
     return ssdTier.isDirect();
   }
 
-  /** The tiers that this daemon has, and puts: what health checks can ask for one by one. */
+  /** The areas for which a health check can ask: the tiers of this daemon, and puts. */
   private static List<String> areas(boolean hasSsd, boolean hasObjects, boolean hasGpus) {
     List<String> areas = new ArrayList<>(List.of("puts", KnownTiers.HOST.name()));
     if (hasSsd) {
@@ -356,7 +357,7 @@ public final class Daemon implements AutoCloseable {
     return areas;
   }
 
-  /** What of the parts can change while they work. */
+  /** The parts that a reload can change while the daemon runs. */
   private record LiveParts(IndexAgent index, Runnable bell, PeerPolicy peers, ObjectTier objects)
       implements Reloader.Live {
     @Override
@@ -377,7 +378,7 @@ public final class Daemon implements AutoCloseable {
     }
   }
 
-  /** Reads the configuration again, in the background; the log tells what came of it. */
+  /** Reads the configuration again, in the background; the result is in the log. */
   void reload() {
     if (reloader != null) {
       reloader.beginOrRepeat();
@@ -386,7 +387,7 @@ public final class Daemon implements AutoCloseable {
 
   private static Tenants.Regions ssdRegions(KvtierdConfig config, Tenants tenants) {
     KvtierdConfig.SsdConfig ssd = config.tiers().ssd();
-    // In RocksDB half of the space is for itself, of each tenant's as of all.
+    // RocksDB needs half of the space itself: half of each tenant's space, too.
     int share = ssd.writing().engine() == SsdEngine.ROCKSDB ? 2 : 1;
     return tenants.regions(
         config.tenants().stream().map(tenant -> tenant.ssdBytes() / share).toList(),
@@ -398,13 +399,19 @@ public final class Daemon implements AutoCloseable {
     return new GpuProbe.NoGpu("gpu.enabled is off");
   }
 
-  /** A transfer that never comes back would keep its block, and whoever waits for it, for ever. */
+  /**
+   * Ends the daemon: a transfer that never ends would hold its block, and the clients that wait for
+   * it, for ever.
+   */
   private static void stopBroken(Throwable cause) {
     LOG.error("a pipeline is broken; the daemon stops", cause);
     Runtime.getRuntime().halt(70);
   }
 
-  /** Less memory than was promised would be found out by a client, which the kernel would kill. */
+  /**
+   * Ends the daemon: if memory is absent that clients have mapped, the kernel kills the client that
+   * touches it.
+   */
   private static void stopWithoutMemory(Throwable cause) {
     LOG.error("the memory of the host tier can't be had; the daemon stops", cause);
     Runtime.getRuntime().halt(70);
@@ -449,22 +456,25 @@ public final class Daemon implements AutoCloseable {
     return directIo;
   }
 
-  /** Where gRPC is served, as {@code HOST:PORT}; null where it is not. */
+  /** The address of the gRPC server, as {@code HOST:PORT}; null if there is none. */
   public @Nullable String grpcAddress() {
     return grpc == null ? null : grpc.address();
   }
 
-  /** Where HTTP is served, as {@code HOST:PORT}; null where it is not. */
+  /** The address of the HTTP server, as {@code HOST:PORT}; null if there is none. */
   public @Nullable String httpAddress() {
     return http == null ? null : http.address();
   }
 
-  /** Where events are published; null where they are not. */
+  /** The endpoint of events; null if there is none. */
   public @Nullable String eventsEndpoint() {
     return events == null ? null : events.endpoint();
   }
 
-  /** What stays in memory when the daemon has been closed, until when and where, in words. */
+  /**
+   * The blocks that stay in memory after the daemon was closed, in words: how many, where and until
+   * when.
+   */
   String keptWords() {
     return kept.words();
   }

@@ -44,8 +44,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The host tier's memory, and the ledger of what stands in it; both outlive the daemon for a while,
- * if the configuration says so.
+ * The host tier's memory, and the ledger of its blocks. Both outlive the daemon for a while if
+ * {@code host.keep} is set.
  */
 final class HostTier implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(HostTier.class);
@@ -66,11 +66,11 @@ final class HostTier implements AutoCloseable {
   private @Nullable SlabWriters writers;
 
   /**
-   * Takes the memory, or takes it over.
+   * Takes new memory, or takes over the memory of an earlier daemon.
    *
-   * @param socket of this daemon: another one has memory of its own
+   * @param socket of this daemon; a daemon with another socket has its own memory
    * @param blocksMax the most blocks that can be in all tiers
-   * @param regions whose each slab is; memory of another division is not taken over
+   * @param regions the tenant of each slab; memory with another division is not taken over
    * @param holdsMax the most slots that clients can be writing
    * @param annotationBytes the most memory for annotations that are kept with the ledger
    * @throws IOException in words what can't be had
@@ -89,7 +89,7 @@ final class HostTier implements AutoCloseable {
     try {
       if (config.keeping().keepNs() == 0) {
         if (Files.exists(directoryOf(config, socket), LinkOption.NOFOLLOW_LINKS)) {
-          // An earlier daemon kept its memory; this one is not to.
+          // An earlier daemon kept its memory, and this daemon is configured not to keep memory.
           Path directory = directory(config, socket);
           keep(lock(directory));
           new KeptMemory(directory, 0).letGo();
@@ -100,12 +100,12 @@ final class HostTier implements AutoCloseable {
       } else {
         Path directory = directory(config, socket);
         keep(lock(directory));
-        // Its own name is a hash of this one's.
+        // The folder's name is a hash of the socket's name, so the name itself is noted.
         Files.writeString(directory.resolve(SOCKET_NOTE), socket.toAbsolutePath() + "\n");
         long seconds = Math.ceilDiv(config.keeping().keepNs(), 1_000_000_000L);
         KeptMemory kept = keep(new KeptMemory(directory, seconds));
         if (!isNoted(directory, regions.text())) {
-          // Clients still have mapped what was their tenant's, and may be another's now.
+          // Clients still map slabs of their tenant that can belong to another tenant now.
           kept.letGo();
           Files.writeString(directory.resolve(REGIONS_NOTE), regions.text());
         }
@@ -141,8 +141,8 @@ final class HostTier implements AutoCloseable {
   }
 
   /**
-   * Who may still be writing to memory that an earlier daemon left. Where nobody can say that, the
-   * memory is given up: any slot of it could change under whoever gets it next.
+   * The clients of earlier daemons that may still write to the memory. If they are not known, the
+   * memory is given up: any slot could change while the next client uses it.
    */
   private static SlabWriters.Earlier writersOfEarlier(KeptMemory kept, Path directory, int slabs)
       throws IOException {
@@ -162,7 +162,10 @@ final class HostTier implements AutoCloseable {
     return SlabWriters.Earlier.nothing();
   }
 
-  /** Clients of the daemons before may still write where they could. */
+  /**
+   * Notes the writers: clients of earlier daemons may still write to the slabs that they have
+   * mapped.
+   */
   private WriterParts noteWriters(
       Path directory, long keeper, SlabWriters.Earlier earlier, int holdsMax) throws IOException {
     SlabWriters.Earlier before = slabs.isAdopted() ? earlier : SlabWriters.Earlier.nothing();
@@ -228,7 +231,7 @@ final class HostTier implements AutoCloseable {
     if (!opened.openingReport().isEmpty()) {
       LOG.warn("{}", opened.openingReport());
     }
-    // The file may tell of other memory than this.
+    // The file can describe other memory than this.
     long id = Words.getLong(slabs.beside(), 0);
     if (id == 0) {
       id = new SecureRandom().nextLong() | 1;
@@ -259,7 +262,7 @@ final class HostTier implements AutoCloseable {
     try {
       Files.createDirectory(directory, PosixFilePermissions.asFileAttribute(OWNER_ONLY));
     } catch (FileAlreadyExistsException e) {
-      // As it should be, from the second start on.
+      // The folder exists from the second start on.
     } catch (IOException e) {
       throw new IOException(
           "host.directory '" + directory + "' can't be made: " + FileErrors.ofMaking(e), e);
@@ -296,21 +299,21 @@ final class HostTier implements AutoCloseable {
     return ledger;
   }
 
-  /** What is known, and noted, of who may be writing to the slabs. */
+  /** The known and noted writers of the slabs. */
   WriterParts lateWriters() {
     return lateWriters;
   }
 
-  /** Where what is kept is noted; null: nothing is. */
+  /** The folder of the notes about kept memory; null if no memory is kept. */
   @Nullable Path directory() {
     return keptDirectory;
   }
 
   /**
-   * Has another process keep the memory whenever the one that does is ended from outside.
+   * Starts another keeper process whenever the keeper is ended from outside.
    *
-   * @param restarts told of each
-   * @param isKept told whether there is one, when that changes
+   * @param restarts called for each new keeper
+   * @param isKept told when a keeper comes or goes
    */
   void watchKeeper(Runnable restarts, Consumer<Boolean> isKept) {
     KeptMemory kept = keptMemory;
@@ -335,7 +338,9 @@ final class HostTier implements AutoCloseable {
     parts.push(kept::endWatch);
   }
 
-  /** Has the memory kept for the next start, if that can be; else says why it is not. */
+  /**
+   * Keeps the memory for the next start. Returns the reason if that is not possible, else nothing.
+   */
   String requireKeeper() {
     KeptMemory kept = keptMemory;
     if (kept == null) {
@@ -351,8 +356,8 @@ final class HostTier implements AutoCloseable {
   }
 
   /**
-   * The daemon does not start: memory that it took for itself is not kept for the next. What it has
-   * taken over is.
+   * Called when the daemon does not start: new memory is not kept for the next start, memory that
+   * was taken over is kept.
    */
   void abandon() {
     if (keptMemory == null || slabs.isAdopted()) {
@@ -365,12 +370,15 @@ final class HostTier implements AutoCloseable {
     }
   }
 
-  /** Whether there is nothing in it that a next daemon could use; once the index has stopped. */
+  /**
+   * Whether the memory has no block that a next daemon could use; valid after the index has
+   * stopped.
+   */
   boolean isEmpty() {
     return slots.bytesUsed() == 0;
   }
 
-  /** Keeps nothing for a next daemon, also not what was taken over. */
+  /** Keeps no memory for a next daemon, not even memory that was taken over. */
   void letGo() {
     if (keptMemory == null) {
       return;

@@ -9,11 +9,13 @@ import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import java.nio.file.Path;
 import java.util.stream.Collectors;
 
-/** What the configuration says of the index. */
+/** The index's settings, made from the configuration. */
 final class IndexSettings {
   private IndexSettings() {}
 
-  /** The limits of the index: the gRPC server has sessions of its own, one a thread and tenant. */
+  /**
+   * The limits of the index. The gRPC server has its own sessions: one for each thread and tenant.
+   */
   static Limits limits(KvtierdConfig config, Tenants tenants) {
     KvtierdConfig.LimitsConfig limits = config.limits();
     return new Limits(

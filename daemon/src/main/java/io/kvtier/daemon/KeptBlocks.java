@@ -7,26 +7,26 @@ import java.nio.file.Path;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 
-/** The blocks that stay in memory when the daemon stops, in words. */
+/** Describes the blocks that stay in memory when the daemon stops. */
 final class KeptBlocks {
   private static final String NOTHING_KEPT = "no block is kept in memory";
 
   private final long keepNs;
   private volatile String words = NOTHING_KEPT;
 
-  /** None is kept while the daemon runs. */
+  /** No block is kept while the daemon runs. */
   KeptBlocks(long keepNs) {
     this.keepNs = keepNs;
   }
 
-  /** What stays in memory, until when and where. */
+  /** The blocks that stay in memory, in words: how many, where and until when. */
   String words() {
     return words;
   }
 
   /**
-   * The index has stopped, and the memory is still there. Memory without a block is of no use to
-   * anybody, and is given back.
+   * Notes the blocks, when the index has stopped and the memory is still there. Memory without a
+   * block is given back.
    */
   void note(HostTier memory, Counters counters) {
     if (memory.isEmpty()) {

@@ -75,7 +75,7 @@ public final class Kvtierd implements Callable<Integer> {
     main(arguments, CudaDriver::probe);
   }
 
-  /** The same with GPUs of another kind. */
+  /** Runs until a signal, with another probe for GPUs. */
   static void main(String[] arguments, Supplier<GpuProbe> gpus) {
     PlainStart plain = PlainStart.of(arguments);
     System.exit(plain == null ? commandLine(gpus).execute(arguments) : startOrExplain(plain, gpus));
@@ -106,7 +106,7 @@ public final class Kvtierd implements Callable<Integer> {
     return start(asked(), gpus);
   }
 
-  /** What the options say. */
+  /** The options of the start. */
   PlainStart asked() {
     List<String> all = new ArrayList<>(settings);
     if (socket != null) {
@@ -115,7 +115,10 @@ public final class Kvtierd implements Callable<Integer> {
     return new PlainStart(config, all);
   }
 
-  /** As picocli does it: threads may live that would keep the process. */
+  /**
+   * Starts, or prints the reason. It ends the process as picocli does: other threads could keep it
+   * alive.
+   */
   private static int startOrExplain(PlainStart asked, Supplier<GpuProbe> gpus) {
     try {
       return start(asked, gpus);
@@ -127,7 +130,7 @@ public final class Kvtierd implements Callable<Integer> {
   }
 
   private static int start(PlainStart asked, Supplier<GpuProbe> gpus) {
-    // Prompts can be read back from blocks: nobody else reads what this process writes.
+    // Blocks reveal prompts: only this user may read files that this process writes.
     FileModeMask.keepToOwner();
     ConfigSource source = ConfigSource.of(asked.config(), asked.settings());
     LoadedConfig loaded;
@@ -147,7 +150,7 @@ public final class Kvtierd implements Callable<Integer> {
     }
   }
 
-  /** How to log where the configuration is mistaken: mistaken keys have their defaults. */
+  /** The log's settings of a mistaken configuration: mistaken keys have their defaults. */
   private static KvtierdConfig.LogConfig logOf(ConfigSource source) {
     return source.read().loaded().config().reports().log();
   }
@@ -156,8 +159,7 @@ public final class Kvtierd implements Callable<Integer> {
       throws IOException {
     KvtierdConfig config = loaded.config();
     ServiceManager manager = ServiceManager.of(System.getenv(), ProcessHandle.current().pid());
-    // Taking over memory and SSD may take a while, and whoever edits the file knows nothing of
-    // that.
+    // The start can take a while. A hangup that comes meanwhile is handled after the start.
     Hangup hangup = Hangup.hear();
     Daemon daemon = new Daemon(config, gpus, live -> new Reloader(source, loaded, live, manager));
     SelfRestart restart = new SelfRestart(System.getenv(), whyNoRestart(config));
@@ -166,10 +168,10 @@ public final class Kvtierd implements Callable<Integer> {
         .addShutdownHook(
             new Thread(
                 () -> {
-                  // A signal may have come first: then it stays stopped.
+                  // If a signal came first, the daemon stays stopped.
                   boolean isAnew = restart.isDue();
                   if (isAnew) {
-                    // To the manager a service that stops has to end.
+                    // For the manager, a service that says it stops must also end.
                     manager.reloading();
                   } else {
                     manager.stopping();
@@ -231,8 +233,8 @@ public final class Kvtierd implements Callable<Integer> {
   }
 
   /**
-   * Tells the service manager that the daemon serves, and only then reads the configuration again:
-   * of a reload before that the manager is told nothing.
+   * Tells the service manager that the daemon serves, and only then takes hangups: the manager must
+   * not hear of a reload before that.
    */
   static void serve(ServiceManager manager, Hangup hangup, String status, Runnable reload) {
     manager.ready(status);

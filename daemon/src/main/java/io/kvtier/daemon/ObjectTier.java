@@ -39,13 +39,13 @@ import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The object tier's store and what works on it. */
+/** The object tier's store, its pipeline, ledger and janitor. */
 final class ObjectTier implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ObjectTier.class);
   private static final long FIRST_CALL_NS = TimeUnit.SECONDS.toNanos(10);
   private static final int USES_MAX = 1 << 18;
 
-  // The daemon's end waits for the last telling, at most so long.
+  // Maximum time for which the daemon's end waits for the last report of uses.
   private static final long USES_TIMEOUT_NS = TimeUnit.SECONDS.toNanos(2);
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
@@ -53,10 +53,10 @@ final class ObjectTier implements AutoCloseable {
   private @Nullable ObjectPipeline pipeline;
 
   /**
-   * Opens the store, if there is to be one. Whether it answers is told in the log: a node serves
-   * its other tiers without it.
+   * Opens the configured store, if there is one. The log says whether the store answers: a node
+   * serves its other tiers without the store.
    *
-   * @param socket of this daemon: another one on this machine is another node
+   * @param socket of this daemon; another daemon of this machine is another node
    * @param bell wakes the index
    * @param defect told of what should never happen
    * @throws IOException naming the folder or the key that can't be had, and why
@@ -90,7 +90,7 @@ final class ObjectTier implements AutoCloseable {
     }
   }
 
-  /** The store in words; null when there is to be none. */
+  /** The store in words; null if none is configured. */
   static @Nullable String describe(ObjectPlace place) {
     return switch (place) {
       case ObjectPlace.None _ -> null;
@@ -117,7 +117,7 @@ final class ObjectTier implements AutoCloseable {
     }
   }
 
-  /** What is in one store says nothing of another. */
+  /** The folder of the ledger of a store: each store has its own ledger. */
   private static Path ledgerFolder(ObjectConfig config, String store) {
     return config.ledger().directory().resolve("store-" + shortHash(store));
   }
@@ -169,7 +169,7 @@ final class ObjectTier implements AutoCloseable {
     ObjectJanitor janitor =
         keep(new ObjectJanitor(store, node, janitorOptions(config), cipher, deletionsOfJanitor));
     if (config.care().bytesMax() > 0) {
-      // Where an operator's task is under way, a turn is left out.
+      // While an operator's task runs, this turn is left out.
       keep(
           new Collector(
               () -> janitor.start(new JanitorTask.Gc()), config.care().everyNs(), defect));
@@ -255,7 +255,7 @@ final class ObjectTier implements AutoCloseable {
         usual.unfinishedMs());
   }
 
-  /** The host's name, with what tells this daemon from others there. */
+  /** The host's name, with a mark that distinguishes the daemons of this host. */
   private static String nodeOf(Path socket) throws IOException {
     String host = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
     String path = socket.toAbsolutePath().normalize().toString();
@@ -266,7 +266,7 @@ final class ObjectTier implements AutoCloseable {
     return UUID.nameUUIDFromBytes(text.getBytes(StandardCharsets.UTF_8)).toString().substring(0, 8);
   }
 
-  /** Says in the log whether the store answers. */
+  /** Logs whether the store answers. */
   private static void greet(ObjectStore store, PresenceCache presence) {
     store
         .list("", "", 1, FIRST_CALL_NS)
@@ -311,14 +311,14 @@ final class ObjectTier implements AutoCloseable {
     return part;
   }
 
-  /** Other caps for the transfers to come, if there is such a tier; 0 for none. */
+  /** Changes the caps of later transfers, if there is an object tier; 0 for no cap. */
   void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
     if (pipeline != null) {
       pipeline.changeBandwidth(loadBytesPerSecond, storeBytesPerSecond);
     }
   }
 
-  /** What the index needs of it; null when there is no such tier. */
+  /** The parts of the tier that the index needs; null if there is no object tier. */
   @Nullable ObjectParts forIndex() {
     return forIndex;
   }

@@ -23,7 +23,7 @@ final class OuterSources implements AutoCloseable {
   private final List<BlockSource.Opener> openers = new ArrayList<>();
 
   /**
-   * Opens them.
+   * Opens the configured sources.
    *
    * @param bell wakes the index
    * @param defect told of what should never happen
@@ -65,7 +65,7 @@ final class OuterSources implements AutoCloseable {
     throw new IOException("plugins.sources: '" + source.name() + "' can't be opened: " + why);
   }
 
-  /** For an index: makes each, in the configured order. */
+  /** Makes the sources for an index, in the configured order. */
   List<BlockSource.Opener> openers() {
     return openers;
   }

@@ -19,7 +19,7 @@ final class PluginReport {
     return new OperatorAnswer(Status.OK, json(plugins).encode());
   }
 
-  /** The folder, and what its jars bring. */
+  /** The folder, and the parts that its jars bring. */
   static JsonObject json(Plugins plugins) {
     JsonArray parts = new JsonArray();
     for (Plugins.Part part : plugins.parts()) {

@@ -27,26 +27,26 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the configuration again while the daemon runs, does what can be done live, and tells what
- * needs a restart. A configuration with a mistake changes nothing.
+ * Reads the configuration again while the daemon runs, applies the keys that can change live, and
+ * names the keys that need a restart. A configuration with a mistake changes nothing.
  */
 final class Reloader implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Reloader.class);
   private static final long ANSWER_S = 30;
 
-  /** What a reload acts on. */
+  /** The parts of the daemon that a reload changes. */
   interface Live {
-    /** Has an operator's command done by the index. */
+    /** Sends an operator's command to the index. */
     CompletableFuture<OperatorAnswer> command(String command);
 
-    /** Other users and groups of the socket. */
+    /** Changes the users and groups of the socket. */
     void changePeers(List<String> users, List<String> groups) throws IOException;
 
-    /** Other caps of the object tier, if there is one. */
+    /** Changes the caps of the object tier, if there is one. */
     void changeBandwidth(long loadBytesPerSecond, long storeBytesPerSecond);
   }
 
-  /** What a reload came to. */
+  /** The outcome of a reload. */
   private record Outcome(
       long number, boolean running, List<String> applied, List<String> restart, String problem) {}
 
@@ -64,7 +64,7 @@ final class Reloader implements AutoCloseable {
     this(source, started, live, ServiceManager.of(Map.of(), 0));
   }
 
-  /** The same, with a service manager that is told of each. */
+  /** A reloader that tells a service manager of each reload. */
   Reloader(ConfigSource source, LoadedConfig started, Live live, ServiceManager manager) {
     this.source = source;
     this.effective = started;
@@ -108,7 +108,7 @@ final class Reloader implements AutoCloseable {
     return new OperatorAnswer(Status.OK, "{\"number\":" + number + "}");
   }
 
-  /** However it goes, it ends: else there could be no other. */
+  /** Carries a reload out. Every reload ends, as only one can run. */
   private void carryOut(long number) {
     Outcome outcome = new Outcome(number, false, List.of(), List.of(), "");
     try {
@@ -125,8 +125,8 @@ final class Reloader implements AutoCloseable {
   }
 
   /**
-   * The same for who waits for no answer: while it is being read, it is read once more behind that,
-   * as the file may have changed since.
+   * Begins a reload for a caller who waits for no answer. If a reload is under way, another one
+   * follows: the file may have changed meanwhile.
    */
   synchronized void beginOrRepeat() {
     again = begin().status() == Status.BUSY;
@@ -166,13 +166,13 @@ final class Reloader implements AutoCloseable {
       } catch (IOException e) {
         problems.add(key + ": " + e.getMessage());
       } catch (RuntimeException e) {
-        // The keys behind it are done all the same, and this one is tried again by the next.
+        // Later keys are still applied, and the next reload tries this key again.
         LOG.error("{} could not be changed", key, e);
         problems.add(key + ": " + e);
       }
     }
     effective = now.taking(applied, next);
-    // A line for all: of many lines of one cause the log leaves some out.
+    // One line for all keys: the log drops some of many lines with one cause.
     if (!appliedWords.isEmpty()) {
       LOG.info("changed {}", String.join("; ", appliedWords));
     }
@@ -190,12 +190,12 @@ final class Reloader implements AutoCloseable {
     return new Outcome(number, false, appliedWords, restart, String.join("\n", problems));
   }
 
-  /** Does it, if it can be done while the daemon runs. */
+  /** Applies a key, if it can change while the daemon runs; false otherwise. */
   private boolean apply(String key, KvtierdConfig config) throws IOException {
     switch (key) {
       case "host.policy" -> command("policy host " + config.tiers().host().policy());
       case "ssd.policy" -> {
-        // Without the tier there is nothing to swap: the next start takes it with the tier.
+        // Without the tier there is no policy to swap: the next start takes the new one.
         if (effective.config().tiers().ssd().space().bytes() > 0) {
           command("policy ssd " + config.tiers().ssd().policy());
         }
@@ -235,7 +235,7 @@ final class Reloader implements AutoCloseable {
     }
   }
 
-  /** What to give kvtierd so that it reads the same; the environment is its own. */
+  /** The options with which kvtierd reads this configuration, without the environment. */
   private String sourceJson() {
     Path file = source.file();
     return new JsonObject()

@@ -27,13 +27,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The SSD tier's devices: for each directory its files, the ledger of what stands in them, and the
+ * The SSD tier's devices: for each directory its files, the ledger of their blocks, and the
  * pipeline that reads and writes both.
  */
 final class SsdTier implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(SsdTier.class);
 
-  /** What can be on its way to a ledger beside stores. */
+  /** Maximum ledger deletes in flight, besides stores. */
   private static final int FORGETS_MAX = 64;
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
@@ -46,7 +46,7 @@ final class SsdTier implements AutoCloseable {
   /**
    * Opens all directories.
    *
-   * @param regions whose each file is
+   * @param regions the tenant of each file
    * @param finishedBell wakes the index
    * @param defect told of what should never happen
    * @throws IOException naming the directory that can't be had, and why
@@ -140,7 +140,7 @@ final class SsdTier implements AutoCloseable {
             new LedgerLeg(ledger, config.writing().survivesPowerLoss(), device::sync, troubles),
             config.pipeline().queueDepth() + FORGETS_MAX,
             defect);
-    // Closed after the pipeline: what that still writes is entered.
+    // Closed after the pipeline, so that the pipeline's last writes are entered.
     keep(lastLeg);
     SsdEngine.Started started =
         config
@@ -163,7 +163,10 @@ final class SsdTier implements AutoCloseable {
     ledgers.add(ledger);
   }
 
-  /** What was damaged is no reason not to start: what it took is told, and not promised. */
+  /**
+   * Forgets the blocks of damaged files, and logs how many they were. Damage must not prevent the
+   * start.
+   */
   private static void forgetLost(Path directory, RocksDevice database, Ledger ledger)
       throws IOException {
     List<Long> lost = new ArrayList<>();
@@ -197,12 +200,12 @@ final class SsdTier implements AutoCloseable {
     return slots;
   }
 
-  /** One a device. */
+  /** One pipeline for each device. */
   List<Pipeline> pipelines() {
     return List.copyOf(pipelines);
   }
 
-  /** One a device. */
+  /** One ledger for each device. */
   List<Ledger> ledgers() {
     return List.copyOf(ledgers);
   }
@@ -212,7 +215,7 @@ final class SsdTier implements AutoCloseable {
     return isDirect && !pipelines.isEmpty();
   }
 
-  /** How it is read and written; empty when there is no SSD tier. */
+  /** The engine that reads and writes; empty if there is no SSD tier. */
   String engine() {
     return engine;
   }

@@ -28,14 +28,14 @@ final class StartCheck {
   private static final List<String> KEYS =
       List.of("socket.users", "socket.groups", "tenants", "grpc.host", "http.host");
 
-  /** With the listeners' own, the sections on which it depends who could reach them. */
+  /** The sections, besides a listener's own, that decide who can reach the listener. */
   private static final List<String> LISTENER_SECTIONS = List.of("tls.", "access.");
 
-  /** What memory, disks, users and groups of the machine are held against. */
+  /** The sections that are checked against the machine's memory, disks, users and groups. */
   private static final List<String> MACHINE_SECTIONS =
       List.of("socket.", "host.", "ssd.", "object.", "limits.", "events.", "tenants");
 
-  /** Where others than the socket's peers are listened to; null where they are not. */
+  /** The places of the network listeners; null for a listener that is off. */
   record Listeners(Listener.@Nullable Place grpc, Listener.@Nullable Place http) {
     /** Asks for their ports and gives them back. */
     void requireFree() throws IOException {
@@ -51,11 +51,11 @@ final class StartCheck {
   private StartCheck() {}
 
   /**
-   * Reads a configuration, and refuses what can't be read or can't be started. What is mistaken is
-   * not looked at any further, and all else is, so that nobody is told of one mistake when another
-   * one is mended.
+   * Reads a configuration, and refuses one that can't be read or started. A mistaken key is not
+   * checked further; all other keys are, so that all mistakes are reported together.
    *
-   * @param isHere false: the configuration is another machine's, of which this one can't tell
+   * @param isHere false: the configuration is for another machine, and is not checked against this
+   *     one
    */
   static LoadedConfig load(ConfigSource source, boolean isHere) throws ConfigException {
     ConfigReading reading = source.read();
@@ -65,7 +65,7 @@ final class StartCheck {
     return reading.loaded();
   }
 
-  /** The same of what was read already, and is right so far. */
+  /** Refuses a configuration that was read without mistakes and can't be started. */
   static void require(LoadedConfig loaded, boolean isHere) throws ConfigException {
     refuse(problems(new ConfigReading(loaded, Set.of(), List.of()), isHere));
   }
@@ -83,15 +83,15 @@ final class StartCheck {
     return problems;
   }
 
-  /** Whether a key has a say in who could reach a listener. */
+  /** Whether a key decides who can reach a listener. */
   private static boolean isReach(Listener listener, String key) {
     return isAbout(listener, key) && !key.endsWith(".port");
   }
 
   /**
-   * The same of a daemon that runs with another configuration. Its listeners stay as they are: they
-   * are judged where what is about them has changed, and do not have to be found again by a name
-   * that nobody can tell just now.
+   * Refuses a configuration that can't replace the one with which a daemon runs. The daemon's
+   * listeners stay: a listener is checked only if one of its keys has changed, because its host
+   * name may not be resolvable just now.
    */
   static void requireChange(LoadedConfig next, LoadedConfig now) throws ConfigException {
     List<String> problems = machineProblems(next);
@@ -108,9 +108,9 @@ final class StartCheck {
   }
 
   /**
-   * Where a daemon listens.
+   * The places where a daemon listens.
    *
-   * @throws IOException where it may not, naming the keys to change
+   * @throws IOException if the daemon may not listen there, naming the keys to change
    */
   static Listeners listeners(KvtierdConfig config) throws IOException {
     return new Listeners(
@@ -151,7 +151,7 @@ final class StartCheck {
     }
   }
 
-  /** What a name stands for, another machine may see otherwise. */
+  /** Whether a host is a name: another machine may resolve a name to another address. */
   private static boolean isName(String host) {
     try {
       var _ = InetAddress.ofLiteral(host);
@@ -161,7 +161,9 @@ final class StartCheck {
     }
   }
 
-  /** Begins with the key that is wrong; before it, where that stands. */
+  /**
+   * A problem in words: the place of the wrong key, if it is written somewhere, and the message.
+   */
   private static String problem(LoadedConfig loaded, IOException e) {
     String message = String.valueOf(e.getMessage());
     return KEYS.stream()

@@ -15,18 +15,18 @@ import java.util.concurrent.TimeoutException;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A listener as it is configured.
+ * A configured listener.
  *
  * @param name for people
  * @param section of the configuration
  * @param port 0: any free one
- * @param tls null where it has none
+ * @param tls null for none
  */
 public record Listener(
     String name, String section, boolean enabled, String host, int port, @Nullable TlsConfig tls) {
   private static final long START_TIMEOUT_S = 30;
 
-  /** Of gRPC. */
+  /** The listener of gRPC. */
   public static Listener grpc(KvtierdConfig config) {
     KvtierdConfig.GrpcConfig grpc = config.network().grpc();
     return new Listener(
@@ -38,7 +38,7 @@ public record Listener(
         grpc.usesTls() ? config.network().tls() : null);
   }
 
-  /** Of HTTP. */
+  /** The listener of HTTP. */
   public static Listener http(KvtierdConfig config) {
     KvtierdConfig.HttpConfig http = config.network().http();
     return new Listener(
@@ -51,23 +51,25 @@ public record Listener(
   }
 
   /**
-   * Where it listens, after a look at who could reach it there.
+   * The place where it listens, after a check of who can reach that place.
    *
-   * @throws IOException where it may not, naming the keys to change
+   * @throws IOException if it may not listen there, naming the keys to change
    */
   public Place judge(AccessConfig access) throws IOException {
     return new Place(this, ListenerRules.require(section, host, tls, access));
   }
 
   /**
-   * Where a listener listens.
+   * The place where a listener listens.
    *
-   * @param address what its host stands for: who asks again may get another, which was not judged
+   * @param address the address of its host, which was checked; another lookup can return another
+   *     address
    */
   public record Place(Listener listener, InetAddress address) {
     /**
-     * Asks for the port and gives it back: a daemon that can't have it shall know before it takes
-     * memory and disk space. Somebody else may take it in between; then the start says the same.
+     * Takes the port and gives it back: a daemon must know before it takes memory and disk space
+     * that the port is in use. If another program takes the port afterwards, the start fails with
+     * an equal message.
      *
      * @throws IOException naming the key to change
      */

@@ -100,9 +100,9 @@ public final class ConfigLoader {
     }
   }
 
-  /** Reads the sections in the order of the file, in which problems are reported. */
+  /** Reads the sections in the order of the file, so that problems are reported in this order. */
   private static KvtierdConfig build(KeyReader keys) {
-    // First: the other sections name what plug-ins bring.
+    // Plug-ins come first: other sections can name their policies, codecs and sources.
     KvtierdConfig.PluginsConfig plugins = new PluginSection(keys).read();
     NetworkSections network = new NetworkSections(keys);
     ResourceSections resources = new ResourceSections(keys);

@@ -33,20 +33,20 @@ import org.snakeyaml.engine.v2.nodes.Tag;
 
 /**
  * One YAML text of the configuration as dotted keys. It is read as a tree of nodes, not as objects:
- * nodes know their lines, and their values are as they were written.
+ * nodes have line numbers, and values as they were written.
  */
 final class ConfigYaml {
   /** The lists whose items have keys of their own. */
   private static final Set<String> LISTS_OF_MAPS = Set.of("tenants", "plugins.sources");
 
-  /** A device or a block file by mistake shall not fill the heap. */
+  /** Maximum size of a file: a device that is named by mistake must not fill the heap. */
   private static final int BYTES_MAX = 1 << 20;
 
   /**
    * A value as it was written.
    *
    * @param text null for a list
-   * @param items null for what is no list
+   * @param items null for a single value
    * @param where the file and the line, or the setting
    */
   record Value(@Nullable String text, @Nullable List<String> items, String where) {
@@ -55,7 +55,7 @@ final class ConfigYaml {
       return new Value(text, null, where);
     }
 
-    /** As a message shows it. */
+    /** The value as messages show it. */
     @Override
     public String toString() {
       return items == null ? String.valueOf(text) : items.toString();
@@ -79,7 +79,7 @@ final class ConfigYaml {
    *
    * @param name of the text, for messages
    * @param known the keys that may stand in it; null: any
-   * @param problems gets what is wrong with it, a line each
+   * @param problems gets one line for each mistake
    */
   static Map<String, Value> parse(
       String text, String name, @Nullable KnownKeys known, List<String> problems) {
@@ -89,7 +89,7 @@ final class ConfigYaml {
           .composeString(text)
           .ifPresent(yaml::root);
     } catch (MarkedYamlEngineException e) {
-      // Its place, and no snippet of the text: a secret may stand there.
+      // The place, without the text: the text can contain a secret.
       Optional<Mark> mark = e.getProblemMark().or(e::getContextMark);
       problems.add(
           mark.map(at -> name + ", line " + (at.getLine() + 1) + ", column " + (at.getColumn() + 1))
@@ -102,7 +102,7 @@ final class ConfigYaml {
     return yaml.values;
   }
 
-  /** The commonest mistakes in words for people; the parser's own for others. */
+  /** The most frequent mistakes in words for people; the parser's message for others. */
   private static String words(MarkedYamlEngineException e) {
     String problem = String.valueOf(e.getProblem());
     if (problem.startsWith("expected <block end>, but found")) {
@@ -116,7 +116,10 @@ final class ConfigYaml {
     return (e.getContext() == null ? "" : e.getContext() + ", ") + problem;
   }
 
-  /** The text of a configuration file; none, and a problem more, when it can't be read. */
+  /**
+   * The text of a configuration file. If the file can't be read, the text is empty, and a problem
+   * is added.
+   */
   static String text(Path file, List<String> problems) {
     String problem;
     try {
@@ -169,7 +172,8 @@ final class ConfigYaml {
       Node node = entry.getValueNode();
       boolean isKnownSection = known != null && known.hasSection(key);
       if (node instanceof MappingNode inner) {
-        // Only known sections are entered: they end, a map that an alias puts into itself does not.
+        // Only known sections are entered: a map that contains itself through an alias has no
+        // end.
         if (known == null || isKnownSection) {
           String earlier = sections.putIfAbsent(key, where(keyNode));
           if (earlier != null) {
@@ -231,8 +235,8 @@ final class ConfigYaml {
   }
 
   /**
-   * A map in a list, as words of {@code key=value}, the names of a list in it joined by '+'. Deeper
-   * it does not go: a map that an alias puts into itself has no end.
+   * A map in a list, as words of {@code key=value}. Names of a list inside the map are joined by
+   * '+'. Deeper nodes are refused: a map that contains itself through an alias has no end.
    */
   private String words(MappingNode map) {
     StringJoiner words = new StringJoiner(" ");
@@ -256,7 +260,7 @@ final class ConfigYaml {
     return Tag.NULL.equals(node.getTag());
   }
 
-  /** Without the text: the file of a key is read here, too, where it is given by mistake. */
+  /** The kind of a node, without its text: the user may have named a file with a secret key. */
   private static String describe(Node node) {
     return switch (node) {
       case ScalarNode _ -> "a text without a key";

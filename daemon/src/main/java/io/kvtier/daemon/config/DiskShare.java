@@ -12,13 +12,16 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the SSD tier takes of one file system: the shares of all its directories that are there.
+ * The SSD tier's share of one file system: the shares of all directories on that file system.
  *
- * @param directories of the configuration, be they there yet or not
- * @param existing the first of them, or the nearest folder above it that there is
+ * @param directories the configured directories; they may be absent
+ * @param existing the first directory, or the nearest existing folder above it
  */
 public record DiskShare(List<Path> directories, Path existing, FileStore store, long bytes) {
-  /** Of each file system, in the order of the directories; without what can't be asked. */
+  /**
+   * The share of each file system, in the order of the directories. Directories whose file system
+   * is not known are left out.
+   */
   public static List<DiskShare> of(SsdConfig ssd) {
     Map<Object, List<Path>> byDevice = new LinkedHashMap<>();
     for (Path directory : ssd.space().directories()) {
@@ -41,7 +44,10 @@ public record DiskShare(List<Path> directories, Path existing, FileStore store, 
     return shares;
   }
 
-  /** Null for what can't be asked; it is not judged: the start will tell. */
+  /**
+   * The device of a folder; null if it can't be read. Then the folder is not checked here, and the
+   * start reports its faults.
+   */
   private static @Nullable Object device(Path existing) {
     try {
       return Files.getAttribute(existing, "unix:dev");
@@ -58,7 +64,7 @@ public record DiskShare(List<Path> directories, Path existing, FileStore store, 
     }
   }
 
-  /** The folder, or the nearest above it that there is. */
+  /** The folder, or the nearest existing folder above it. */
   public static @Nullable Path existing(Path folder) {
     Path path = folder.toAbsolutePath();
     while (path != null && !Files.exists(path)) {

@@ -8,16 +8,16 @@ import java.util.TreeMap;
 
 /**
  * Settings in environment variables: {@code KVTIERD_HOST_BYTES} is {@code host.bytes}. A variable
- * of that form that names no key is refused, so that a misspelt one does not go unseen; those that
- * start the process are left alone.
+ * of this form that names no key is refused, so that a misspelt one is noticed. Variables for the
+ * start script are left alone.
  */
 final class EnvironmentKeys {
-  /** Stands before the name of the variable that a value comes from. */
+  /** Precedes the variable's name in the place of a value. */
   static final String PLACE = "environment ";
 
   static final String PREFIX = "KVTIERD_";
 
-  /** What starts the process reads it, and it is no key. */
+  /** A variable that the start script reads: it is not a key. */
   private static final String JAVA_OPTIONS = "KVTIERD_JAVA_OPTS";
 
   private final Map<String, String> keys = new LinkedHashMap<>();
@@ -39,7 +39,7 @@ final class EnvironmentKeys {
 
   /**
    * The settings of an environment, by variable, as {@code key=value}. A variable that names no key
-   * is there under the name that it seems to mean.
+   * appears under the key that its name suggests.
    */
   Map<String, String> settings(Map<String, String> environment) {
     Map<String, String> settings = new TreeMap<>();

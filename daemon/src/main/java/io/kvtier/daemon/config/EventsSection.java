@@ -17,7 +17,7 @@ final class EventsSection {
     this.keys = keys;
   }
 
-  /** Reads and checks them; null where there is no endpoint. */
+  /** Reads and checks the keys; null if there is no endpoint. */
   KvtierdConfig.@Nullable EventsConfig read() {
     String endpoint = endpoint("events.endpoint", true);
     String replay = endpoint("events.replay_endpoint", false);
@@ -112,7 +112,7 @@ final class EventsSection {
             : "tcp://HOST:PORT with the port's number, or nothing");
   }
 
-  /** The port of an endpoint; 0 where the system chooses it, and where there is no endpoint. */
+  /** The port of an endpoint; 0 if the system chooses the port or there is no endpoint. */
   private static int port(String endpoint) {
     String port = endpoint.substring(endpoint.lastIndexOf(':') + 1);
     return port.isEmpty() || port.equals("*") ? 0 : Integer.parseInt(port);
@@ -159,7 +159,10 @@ final class EventsSection {
     };
   }
 
-  /** The consumer's name of a tier, or another one; empty for {@code none}. */
+  /**
+   * The name of a tier in events: the consumer's own name unless the key has another one; empty for
+   * {@code none}.
+   */
   private String medium(String key, List<String> usual, EventConsumer consumer) {
     String text = keys.text(key);
     return switch (text) {

@@ -12,12 +12,12 @@ final class HostSection {
     this.keys = keys;
   }
 
-  /** Reads and checks them. */
+  /** Reads and checks the keys. */
   KvtierdConfig.HostConfig read() {
     long slab = keys.size("host.slab_bytes", SLAB_BYTES_MIN, 1L << 40);
     long bytes = keys.size("host.bytes", 0, 1L << 50);
     keys.requireMultiple("host.slab_bytes", slab, 4096, "4KiB");
-    // None at all is no multiple here.
+    // 0 bytes are refused, although 0 is a multiple.
     keys.requireMultiple("host.bytes", Math.max(1, bytes), slab, "host.slab_bytes");
     boolean hugePages = keys.flag("host.huge_pages");
     String policy = keys.policy("host.policy");

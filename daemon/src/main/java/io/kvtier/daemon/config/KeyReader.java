@@ -29,11 +29,11 @@ final class KeyReader {
   private final List<String> problems;
 
   /**
-   * Reads nothing yet.
+   * A reader of the given values.
    *
-   * @param values of all keys, as they were written
-   * @param defaults of all keys
-   * @param problems what was wrong before; further problems are added to it
+   * @param values the values of all keys, as they were written
+   * @param defaults the defaults of all keys
+   * @param problems the problems so far; further problems are added
    */
   KeyReader(Map<String, Value> values, Map<String, Value> defaults, List<String> problems) {
     this.values = new LinkedHashMap<>(values);
@@ -77,7 +77,8 @@ final class KeyReader {
     if (value.items() != null) {
       return List.copyOf(value.items());
     }
-    // A list in one word of a command line or of the environment, with or without YAML's brackets.
+    // The command line and the environment give a list in one word, with or without YAML's
+    // brackets.
     String text = String.valueOf(value.text()).strip();
     boolean isBracketed = text.startsWith("[") && text.endsWith("]");
     List<String> list = new ArrayList<>();
@@ -222,7 +223,7 @@ final class KeyReader {
   private void mistake(String key, String expected) {
     Value value = value(values, key);
     String text = Secrets.hide(key, value.toString().trim());
-    // A default stands in no line of the user's: another key makes the default wrong.
+    // The user has not written this default: another key makes the default wrong.
     problems.add(
         value.equals(value(defaults, key))
             ? key

@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * The daemon's configuration, checked. Sizes are in bytes, durations in ns. {@code
  * config/kvtier.yaml} holds every key with its default and its meaning.
  *
- * @param tenants those who share the daemon and do not see each other's blocks
+ * @param tenants groups of users who share the daemon and do not see each other's blocks
  */
 public record KvtierdConfig(
     SocketConfig socket,
@@ -27,6 +27,11 @@ public record KvtierdConfig(
     NetworkConfig network,
     List<TenantConfig> tenants,
     ReportsConfig reports) {
+
+  /** Memory for annotations: the ledger has a copy of them if memory outlives the daemon. */
+  public long annotationBytes() {
+    return limits.annotationBytes() * (tiers.host().keeping().keepNs() > 0 ? 2 : 1);
+  }
 
   /** The tiers below the GPU, and what plug-ins add to them. */
   public record TiersConfig(
@@ -49,10 +54,10 @@ public record KvtierdConfig(
       GrpcConfig grpc, HttpConfig http, @Nullable TlsConfig tls, AccessConfig access) {}
 
   /**
-   * What the daemon tells about its work.
+   * Events, traces and the log.
    *
-   * @param events null where there is no publisher
-   * @param settings all keys, for operators who ask
+   * @param events null for no publisher
+   * @param settings all keys with their values, for operators
    */
   public record ReportsConfig(
       @Nullable EventsConfig events,
@@ -63,8 +68,8 @@ public record KvtierdConfig(
   /**
    * Plug-ins.
    *
-   * @param plugins those that were loaded
-   * @param sources of blocks, in the order in which they are asked
+   * @param plugins the loaded plug-ins
+   * @param sources the sources of blocks, in the order in which they are asked
    */
   public record PluginsConfig(Plugins plugins, List<SourceConfig> sources) {
     public PluginsConfig {
@@ -75,9 +80,9 @@ public record KvtierdConfig(
   /**
    * A source of blocks that a plug-in provides.
    *
-   * @param name of the provider
-   * @param threads that read
-   * @param options of the provider
+   * @param name the provider's name
+   * @param threads how many threads read
+   * @param options the provider's options
    */
   public record SourceConfig(String name, int threads, Map<String, String> options) {
     public SourceConfig {
@@ -115,8 +120,8 @@ public record KvtierdConfig(
   /**
    * How host memory outlives the daemon.
    *
-   * @param keepNs how long the memory stays after the daemon has ended; 0: not at all
-   * @param directory of the ledger
+   * @param keepNs how long the memory stays after the daemon has ended; 0: the memory is not kept
+   * @param directory the folder of the ledger
    */
   public record HostKeeping(long keepNs, Path directory, HostLedger ledger) {}
 
@@ -128,7 +133,10 @@ public record KvtierdConfig(
       SsdWriting writing,
       SsdRates rates,
       SsdPipeline pipeline) {
-    /** How many files there are, or as much space in RocksDB, which needs the other half itself. */
+    /**
+     * The count of files. With RocksDB, files only count space, and RocksDB needs half of the space
+     * itself.
+     */
     public int files() {
       return (int) (space.bytes / (writing.engine == SsdEngine.ROCKSDB ? 2 : 1) / space.fileBytes);
     }
@@ -145,7 +153,7 @@ public record KvtierdConfig(
    * How blocks are written to SSD.
    *
    * @param codec encodes the blocks
-   * @param survivesPowerLoss whether a store is acknowledged only when the device has it for good
+   * @param survivesPowerLoss whether a store is acknowledged only when it survives a loss of power
    */
   public record SsdWriting(SsdEngine engine, BlockCodec codec, boolean survivesPowerLoss) {}
 
@@ -153,26 +161,27 @@ public record KvtierdConfig(
    * Limits of background reads and of wear.
    *
    * @param scrubBytesPerSecond how fast stored blocks are read and verified in the background
-   * @param writeBytesPerDay how much is written, at an even rate; 0: no limit
+   * @param writeBytesPerDay the bytes that are written in a day, at an even rate; 0: no limit
    */
   public record SsdRates(long scrubBytesPerSecond, long writeBytesPerDay) {}
 
   /** The threads and the queue of each device. */
   public record SsdPipeline(int threads, int queueDepth) {}
 
-  /** Where objects are kept. */
+  /** The place of the objects. */
   public sealed interface ObjectPlace {
-    /** Nowhere: there is no such tier. */
+    /** No place: there is no object tier. */
     record None() implements ObjectPlace {}
 
     /**
-     * In a folder.
+     * A folder.
      *
-     * @param mode of the folders that are made there; files have what of it is for files
+     * @param mode the mode of folders that the daemon makes; files get the mode without the execute
+     *     bits
      */
     record Folder(Path path, int mode) implements ObjectPlace {}
 
-    /** By a server that speaks S3. */
+    /** A server that speaks S3. */
     record S3(S3Options options) implements ObjectPlace {}
   }
 
@@ -188,10 +197,10 @@ public record KvtierdConfig(
    * How the objects of all nodes are kept within their limits.
    *
    * @param node the name of this node
-   * @param bytesMax of all nodes' blocks; 0 for no limit
+   * @param bytesMax the maximum size of all nodes' blocks; 0 for no limit
    * @param everyNs how often a node looks for objects to delete
-   * @param graceNs objects younger than that stay
-   * @param usesEveryNs how often the node tells its uses; 0 for never
+   * @param graceNs younger objects stay
+   * @param usesEveryNs how often the node writes its uses to the store; 0 for never
    */
   public record ObjectCare(
       String node,
@@ -202,7 +211,7 @@ public record KvtierdConfig(
       long usesEveryNs) {}
 
   /**
-   * Where this node remembers what it stored.
+   * The ledger of the objects that this node has stored.
    *
    * @param bytesMax 0 for no ledger
    * @param ageNsMax older entries are not believed
@@ -219,12 +228,12 @@ public record KvtierdConfig(
       KeySource key, List<KeySource> readKeys, boolean readsUnencrypted) {}
 
   /**
-   * What is remembered of the objects that are there, and of those that are not.
+   * The memory of which objects are present and which are absent.
    *
-   * @param bytesMax memory for it
-   * @param presentNs for how long an object is believed to be there
-   * @param absentNs for how long an object is believed to be absent
-   * @param probes keys that are looked for at a time
+   * @param bytesMax the maximum size of this memory
+   * @param presentNs how long an object is believed to be present
+   * @param absentNs how long an object is believed to be absent
+   * @param probes the maximum lookups at a time
    */
   public record ObjectPresence(
       long bytesMax, long presentNs, long absentNs, int probes, long probeTimeoutNs) {}
@@ -246,9 +255,9 @@ public record KvtierdConfig(
   /**
    * Copies to and from the GPUs of engines.
    *
-   * @param enabled false: GPUs are not even looked for
-   * @param copies of each direction of a GPU
-   * @param restart whether the daemon starts anew after an error that only a new process mends
+   * @param enabled false: the daemon does not look for GPUs
+   * @param copies the options of each direction of a GPU
+   * @param restart whether the daemon restarts after an error that only a new process can clear
    */
   public record GpuConfig(boolean enabled, CopyOptions copies, boolean restart) {}
 
@@ -258,7 +267,7 @@ public record KvtierdConfig(
   /**
    * The hard limits of the index and of sessions.
    *
-   * @param blocksMax blocks of all tiers
+   * @param blocksMax the maximum blocks in all tiers
    * @param annotationBytes memory for the annotations of blocks
    */
   public record LimitsConfig(
@@ -279,11 +288,11 @@ public record KvtierdConfig(
   /** Limits of the operations under way and of the blocks that clients hold. */
   public record OperationLimits(int max, int maxPerSession, int holdsMax, int holdsMaxPerSession) {}
 
-  /** How long leases, reservations and requests last, unless asked otherwise, and at most. */
+  /** How long leases, reservations and requests last: by default, and at most. */
   public record TimeLimits(
       long leaseNs, long leaseNsMax, long reservationNs, long deadlineNs, long deadlineNsMax) {}
 
-  /** Whose expectations events meet, where nothing else is said. */
+  /** The consumer whose format events have by default. */
   public enum EventConsumer {
     VLLM,
     DYNAMO,
@@ -303,8 +312,8 @@ public record KvtierdConfig(
   /**
    * The publisher of events.
    *
-   * @param namespaces whose blocks are told of; empty: all
-   * @param intervalNs between two batches
+   * @param namespaces the namespaces whose blocks are published; empty: all
+   * @param intervalNs the time between two batches
    */
   public record EventsConfig(
       EventEndpoints endpoints,
@@ -320,7 +329,7 @@ public record KvtierdConfig(
    * @param publish where events are published
    * @param connects whether consumers listen on the endpoint, and the publisher connects to them
    * @param replay empty: nothing is replayed
-   * @param engine of the engine's own events; empty: none
+   * @param engine where the engine publishes its own events; empty: none
    */
   public record EventEndpoints(String publish, boolean connects, String replay, String engine) {}
 
@@ -332,17 +341,17 @@ public record KvtierdConfig(
   public record EventFormat(
       String topic, EventForm form, boolean hashesAreBytes, EventMedia media) {}
 
-  /** The names of the tiers in events; empty: nobody is told of that tier. */
+  /** The names of the tiers in events; empty: the tier has no events. */
   public record EventMedia(String host, String ssd, String object) {}
 
   /** The ranks of the engine: their count, and the number of the first one. */
   public record EventRanks(int first, int count) {}
 
   /**
-   * What waits for the publisher, for consumers and for replays.
+   * The buffers for the publisher, for consumers and for replays.
    *
-   * @param queueBytes between the index and the publisher, a power of two
-   * @param highWaterMark messages that wait for a slow consumer
+   * @param queueBytes the size of the queue from the index to the publisher, a power of two
+   * @param highWaterMark the maximum messages that wait for a slow consumer
    */
   public record EventBuffers(
       long queueBytes, int replayBatches, long replayBytes, int highWaterMark) {}
@@ -362,12 +371,12 @@ public record KvtierdConfig(
       ListenerLimits limits) {}
 
   /**
-   * What callers can take of a listener.
+   * Limits of a listener's connections and calls.
    *
-   * @param connectionsPerPeer of one address; 0: no limit
-   * @param firstCallNs how long a connection may take for its first call
-   * @param idleNs how long it may be without one later; 0: for ever
-   * @param callsPerSecond of one address; 0: no limit
+   * @param connectionsPerPeer the maximum connections from one address; 0: no limit
+   * @param firstCallNs how long a connection may stay without a first call
+   * @param idleNs how long a connection may stay without another call; 0: no limit
+   * @param callsPerSecond the maximum calls a second from one address; 0: no limit
    */
   public record ListenerLimits(
       int connections, int connectionsPerPeer, long firstCallNs, long idleNs, int callsPerSecond) {}
@@ -375,24 +384,26 @@ public record KvtierdConfig(
   /**
    * TLS, for all listeners.
    *
-   * @param clientCa whose certificates callers must show; null: they need none
+   * @param clientCa signs the certificates that callers must show; null: callers need no
+   *     certificate
    */
   public record TlsConfig(
       Path certificate, Path key, @Nullable Path clientCa, long handshakeTimeoutNs) {}
 
   /**
-   * Who may do what over the network.
+   * The rights of callers over the network.
    *
-   * @param tokens null: callers need none
-   * @param withoutToken what callers may where they need none
+   * @param tokens the file of tokens; null: callers need no token
+   * @param withoutToken the role of callers if they need no token
    */
   public record AccessConfig(@Nullable Path tokens, Role withoutToken) {}
 
   /**
-   * One of those who share the daemon and do not see each other's blocks.
+   * A tenant: a group of users who share the daemon with others and do not see the others' blocks.
    *
-   * @param users names or numbers of local users who belong to it, and of groups
-   * @param weight of its share of devices
+   * @param users names or numbers of the local users who belong to the tenant; {@code groups} names
+   *     groups
+   * @param weight the weight of the tenant's share of devices
    */
   public record TenantConfig(
       String name,
@@ -405,7 +416,8 @@ public record KvtierdConfig(
   /**
    * The HTTP server for operators.
    *
-   * @param hosts names by which callers know it, besides its addresses, localhost and host
+   * @param hosts names that callers may use for the server, besides its addresses, localhost and
+   *     host
    * @param usesTls whether it speaks TLS where there is a certificate
    */
   public record HttpConfig(
@@ -419,12 +431,12 @@ public record KvtierdConfig(
   /**
    * Spans of requests.
    *
-   * @param endpoint where they are sent; empty: nowhere
-   * @param sample the share of the requests without a trace context of which there are spans
+   * @param endpoint where spans are sent; empty: nowhere
+   * @param sample the share of requests without a trace context that get spans
    */
   public record TracesConfig(String endpoint, double sample) {}
 
-  /** How a line of the log is written. */
+  /** The form of a line of the log. */
   public enum LogFormat {
     /** A line of words. */
     HUMAN,
@@ -435,9 +447,9 @@ public record KvtierdConfig(
   /**
    * The log.
    *
-   * @param level what is less important is left out
-   * @param burst so many lines of one cause are written within {@code burstNs}
-   * @param burstNs 0: all are
+   * @param level less important lines are left out
+   * @param burst the maximum lines of one cause within {@code burstNs}
+   * @param burstNs 0: all lines are written
    */
   public record LogConfig(String level, LogFormat format, int burst, long burstNs) {}
 }

@@ -9,23 +9,25 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 
-/** A configuration that was read and found right, with each key's value and where it stands. */
+/** A configuration without mistakes, with each key's value and the place of that value. */
 public final class LoadedConfig {
   /**
    * One key as people see it.
    *
-   * @param value as it was written; secrets are left out
-   * @param defaultValue the same of the default
+   * @param value the value as it was written, without secrets
+   * @param defaultValue the default as it was written, without secrets
    * @param from {@code default}, the file and its line, the environment's variable, or {@code
    *     --set}
    */
   public record Entry(String key, String value, String defaultValue, String from) {
-    /** Whether it says something else than the default does. */
+    /** Whether the value differs from the default. */
     public boolean differs() {
       return !value.equals(defaultValue);
     }
 
-    /** Whether it stands in the environment or in {@code --set}, over any file. */
+    /**
+     * Whether the value comes from the environment or from {@code --set}, which override a file.
+     */
     public boolean isOverride() {
       return from.equals("--set") || from.startsWith(EnvironmentKeys.PLACE);
     }
@@ -43,7 +45,7 @@ public final class LoadedConfig {
     this.defaults = defaults;
   }
 
-  /** What the daemon is started with. */
+  /** The configuration with which the daemon starts. */
   public KvtierdConfig config() {
     return config;
   }
@@ -78,20 +80,23 @@ public final class LoadedConfig {
     return value(key).toString().trim();
   }
 
-  /** The same without what is secret in it. */
+  /** A key's value as it was written, without secrets. */
   public String shown(String key) {
     String text = Secrets.hide(key, text(key));
     return text.isEmpty() ? "(empty)" : text;
   }
 
-  /** This one, with some keys as another has them; {@link #config} stays as it is. */
+  /**
+   * This configuration with the values of some keys taken from another one; {@link #config} does
+   * not change.
+   */
   public LoadedConfig taking(Set<String> keys, LoadedConfig newer) {
     Map<String, Value> merged = new HashMap<>(values);
     keys.forEach(key -> merged.put(key, newer.value(key)));
     return new LoadedConfig(config, merged, defaults);
   }
 
-  /** Where a key's value stands. */
+  /** The place of a key's value. */
   public String where(String key) {
     Value value = value(key);
     return value.equals(defaults.get(key)) ? DEFAULT : value.where();

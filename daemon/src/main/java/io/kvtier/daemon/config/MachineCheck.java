@@ -13,22 +13,22 @@ import java.util.function.IntToLongFunction;
 import java.util.function.ToLongFunction;
 import java.util.stream.IntStream;
 
-/** Holds a configuration to the machine it is for: memory and disks have to be that large. */
+/** Checks a configuration against its machine: memory and disks must be large enough. */
 public final class MachineCheck {
   /**
-   * So many ids of policies fit a heap of the usual size: the sizes of more, or in less, are
-   * measured, which takes a moment.
+   * Number of policies' ids that fit a heap of the usual size. The memory of more ids, or in a
+   * smaller heap, is measured, which takes a moment.
    */
   private static final long POLICY_IDS_GIVEN = 1 << 21;
 
   private static final long HEAP_BYTES_GIVEN = 768L << 20;
 
-  /** What of the heap all but the policies takes, with little to do. */
+  /** Heap of an idle daemon, without directory and policies. */
   private static final long OTHER_HEAP_BYTES = 64L << 20;
 
   private static final int SLOT_BYTES_MIN = 4096;
 
-  /** What the policies take for each block where that is not measured. */
+  /** Heap of the policies for each block, if it is not measured. */
   private static final long POLICY_BLOCK_BYTES = 16;
 
   private final long memoryBytes;
@@ -40,9 +40,9 @@ public final class MachineCheck {
    * A check against a machine.
    *
    * @param memoryBytes all memory that the daemon may have
-   * @param memoryName what sets that
-   * @param heapBytes what of it the Java heap may take
-   * @param directoryBytes what the directory takes for so many blocks
+   * @param memoryName the name of the limit that sets it
+   * @param heapBytes the maximum size of the Java heap
+   * @param directoryBytes the size of the directory for a number of blocks
    */
   MachineCheck(
       long memoryBytes, String memoryName, long heapBytes, IntToLongFunction directoryBytes) {
@@ -53,9 +53,9 @@ public final class MachineCheck {
   }
 
   /**
-   * Of this machine, and the control group that this process is in.
+   * A check against this machine and the control group of this process.
    *
-   * @param directoryBytes what the directory takes for so many blocks
+   * @param directoryBytes the size of the directory for a number of blocks
    */
   public static MachineCheck ofThisMachine(IntToLongFunction directoryBytes) {
     long machine = MachineMemory.totalBytes();
@@ -66,7 +66,10 @@ public final class MachineCheck {
         : new MachineCheck(machine, "this machine's memory", heap, directoryBytes);
   }
 
-  /** What can't be; names each key, where it stands, and what would do. */
+  /**
+   * The keys that do not fit the machine: each problem names the key, its place and a value that
+   * fits.
+   */
   public List<String> problems(LoadedConfig loaded) {
     List<String> problems = new ArrayList<>();
     KvtierdConfig config = loaded.config();
@@ -78,8 +81,8 @@ public final class MachineCheck {
   }
 
   /**
-   * What the eviction policies take: each tenant has one in each tier where it has space. 0 where
-   * that is little, and not measured.
+   * The heap of the eviction policies: each tenant has one policy in each tier in which it has
+   * space. 0 if the memory is too small to be measured.
    */
   private long policyBytes(KvtierdConfig config) {
     List<Long> host =
@@ -95,7 +98,10 @@ public final class MachineCheck {
             + policyBytes(config, config.tiers().ssd().policy(), ssd);
   }
 
-  /** What each has of a tier, by its number: first all who are of no tenant. */
+  /**
+   * The bytes of each tenant in a tier, by the tenant's number; the first number is for users
+   * without a tenant.
+   */
   private static List<Long> shares(
       KvtierdConfig config, long bytes, ToLongFunction<TenantConfig> bytesOf) {
     List<Long> shares = new ArrayList<>();
@@ -116,7 +122,9 @@ public final class MachineCheck {
     return EvictionPolicies.estimateBytes(policy, blocks, capacities);
   }
 
-  /** A heap that is too small would end the daemon at its start, or at any time later. */
+  /**
+   * Checks the heap: one that is too small would end the daemon at its start, or at any time later.
+   */
   private void heap(
       LoadedConfig loaded, KvtierdConfig config, long policies, List<String> problems) {
     long needed = policies + OTHER_HEAP_BYTES;
@@ -163,8 +171,7 @@ public final class MachineCheck {
         directoryBytes.applyAsLong(blocks)
             + (policies > 0 ? policies : POLICY_BLOCK_BYTES * blocks));
     parts.put(
-        "limits.annotation_bytes",
-        config.limits().annotationBytes() * (config.tiers().host().keeping().keepNs() > 0 ? 2 : 1));
+        "limits.annotation_bytes", config.annotationBytes());
     if (!(config.tiers().object().place() instanceof KvtierdConfig.ObjectPlace.None)) {
       parts.put("object.presence_bytes", config.tiers().object().presence().bytesMax());
       parts.put("object.spill_bytes", config.tiers().object().uploads().spillBytes());

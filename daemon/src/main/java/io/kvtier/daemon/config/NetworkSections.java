@@ -81,7 +81,7 @@ final class NetworkSections {
             handshake);
   }
 
-  /** The tokens, and what callers without one may do. */
+  /** The tokens, and the role of callers if there are none. */
   KvtierdConfig.AccessConfig access() {
     String tokens = keys.text("access.tokens");
     return new KvtierdConfig.AccessConfig(
@@ -89,7 +89,9 @@ final class NetworkSections {
         keys.get("access.without_token", NetworkSections::role, "none, read, write or admin"));
   }
 
-  /** Names, some with a role behind a colon. Whether there are such users, the machine tells. */
+  /**
+   * Names, some with a colon and a role. Whether the users exist is checked against the machine.
+   */
   private List<String> peers(String key) {
     List<String> peers = keys.list(key);
     for (String peer : peers) {
@@ -111,7 +113,7 @@ final class NetworkSections {
     return mode;
   }
 
-  /** Whoever names where gRPC listens wants it; a port that nobody asked for stays closed. */
+  /** Whether gRPC is on: with {@code auto} it is on if the host or the port is given. */
   private boolean grpcIsOn(String text) {
     return text.equals("auto")
         ? keys.isGiven("grpc.host") || keys.isGiven("grpc.port")

@@ -18,10 +18,10 @@ import java.util.List;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
-/** The object tier as it is configured: the keys that begin with {@code object}. */
+/** Reads the keys that begin with {@code object}: the object tier. */
 final class ObjectSection {
-  // Second tries of requests to the object store: each first one pays for a tenth of one, and so
-  // many are saved.
+  // Budget of second tries of requests to the object store: each first try adds a tenth of a
+  // second try, up to this number.
   private static final double RETRIES_SHARE = 0.1;
   private static final int RETRIES_SAVED = 20;
 
@@ -33,7 +33,7 @@ final class ObjectSection {
     this.keys = keys;
   }
 
-  /** Reads and checks them. */
+  /** Reads and checks the keys. */
   KvtierdConfig.ObjectConfig read() {
     long present = keys.duration("object.present_for");
     long absent = keys.duration("object.absent_for");
@@ -274,7 +274,7 @@ final class ObjectSection {
     return text;
   }
 
-  /** An address of a form; null where there is none, or a mistaken one. */
+  /** An address of a form; null if it is absent or mistaken. */
   private @Nullable URI uri(String key, Predicate<URI> isOfForm, String form) {
     String text = keys.text(key);
     URI uri = text.isEmpty() ? null : keys.get(key, ObjectSection::parsedUri, form);
@@ -282,7 +282,10 @@ final class ObjectSection {
     return keys.isMistaken(key) ? null : uri;
   }
 
-  /** The exception of the parser's own holds the address, and that a password. */
+  /**
+   * Parses an address. The parser's own exception would contain the address, which can contain a
+   * password.
+   */
   private static URI parsedUri(String text) {
     try {
       return new URI(text);

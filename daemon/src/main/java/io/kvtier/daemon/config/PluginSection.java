@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Reads the section {@code plugins}, and loads the plug-ins: only then it is known which policies,
- * codecs and sources the other sections can name.
+ * Reads the keys that begin with {@code plugins}, and loads the plug-ins. Sections that are read
+ * later can name the policies, codecs and sources of plug-ins.
  */
 final class PluginSection {
   private static final String DIRECTORY = "plugins.directory";

@@ -2,7 +2,7 @@ package io.kvtier.daemon.config;
 
 import io.kvtier.tiers.gpu.CopyOptions;
 
-/** Reads what the daemon takes of the machine: {@code gpu}, {@code copy} and {@code limits}. */
+/** Reads the daemon's use of the machine: {@code gpu}, {@code copy} and {@code limits}. */
 final class ResourceSections {
   /** Blocks from a GPU need several threads; the engine on this machine needs the other cores. */
   private static final int COPY_THREADS_AUTO =
@@ -17,7 +17,7 @@ final class ResourceSections {
   /** Copies to and from GPUs. */
   KvtierdConfig.GpuConfig gpu() {
     CopyOptions usual = CopyOptions.DEFAULT;
-    // Two directions, each with its slots.
+    // Each of the two directions has its own slots.
     int slots = 2 * usual.slots();
     long staging = keys.size("gpu.staging_bytes", (long) slots << 16, (long) slots << 28);
     keys.requireMultiple("gpu.staging_bytes", staging, (long) slots << 12, "8 pages");

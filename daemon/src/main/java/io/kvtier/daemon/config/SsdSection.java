@@ -17,7 +17,7 @@ final class SsdSection {
     this.keys = keys;
   }
 
-  /** Reads and checks them. */
+  /** Reads and checks the keys. */
   KvtierdConfig.SsdConfig read() {
     long file = keys.size("ssd.file_bytes", FILE_BYTES_MIN, 1L << 40);
     long bytes = keys.size("ssd.bytes", 0, 1L << 50);

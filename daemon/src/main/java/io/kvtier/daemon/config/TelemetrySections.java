@@ -3,7 +3,7 @@ package io.kvtier.daemon.config;
 import java.net.URI;
 import java.util.List;
 
-/** Reads what the daemon tells about its work: {@code traces} and {@code log}. */
+/** Reads the sections {@code traces} and {@code log}. */
 final class TelemetrySections {
   private final KeyReader keys;
 

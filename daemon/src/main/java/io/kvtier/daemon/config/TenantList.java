@@ -11,17 +11,17 @@ import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
 
-/** The tenants as they are configured: each an item of words {@code key=value}. */
+/** Reads the list {@code tenants}. Each item consists of words {@code key=value}. */
 final class TenantList {
-  /** What there is to be shared out, and in which units. */
+  /** The space of the tiers, and the units in which tenants get it. */
   record Space(long hostBytes, long slabBytes, long ssdBytes, long fileBytes) {}
 
-  /** Each takes memory for its own order of eviction. */
+  /** Maximum number of tenants: each takes memory for its own eviction policies. */
   private static final int TENANTS_MAX = 63;
 
   private static final int WEIGHT_MAX = 1000;
 
-  /** Sizes are written so in all other keys, too: {@code 64 GiB}. */
+  /** A size can have a space before its unit, as in all other keys: {@code 64 GiB}. */
   private static final Pattern SPACE_BEFORE_UNIT =
       Pattern.compile("(_bytes=[0-9.]+)\\s+(?=[A-Za-z]+(?:\\s|$))");
 
@@ -144,7 +144,7 @@ final class TenantList {
         return weight;
       }
     } catch (NumberFormatException e) {
-      // Told below.
+      // Reported below.
     }
     throw new IllegalArgumentException(
         "weight of tenant '" + name + "' from 1 to " + WEIGHT_MAX + ", not '" + text + "'");

@@ -9,22 +9,23 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** What a container often has too little of: memory in its control group, and GPUs. */
+/** Checks what containers often lack: memory of the control group, and GPUs. */
 final class ContainerChecks {
   /** Native memory of the Java runtime, of libraries and of connections, with little to do. */
   private static final long OTHER_BYTES = 256L << 20;
 
-  /** What is recommended is a multiple of this, which a size in words shows exactly. */
+  /** Recommended sizes are multiples of this step, so that words can show them exactly. */
   private static final long STEP_BYTES = 512L << 20;
 
   /**
-   * Where the daemon is.
+   * The container, as the checks see it.
    *
    * @param groupBytes the memory that the control group allows; 0 for no limit
    * @param machineBytes all memory of the machine
-   * @param heapBytes what the Java heap may take
+   * @param heapBytes the maximum size of the Java heap
    * @param gpuNode the device file that every use of a GPU needs
-   * @param gpuDriver what the kernel shows of NVIDIA's driver, also in a container without GPUs
+   * @param gpuDriver a file that exists if the machine has NVIDIA's driver, also in a container
+   *     without GPUs
    * @param environment the variables of this process
    */
   record Surroundings(
@@ -53,7 +54,7 @@ final class ContainerChecks {
     this.surroundings = surroundings;
   }
 
-  /** Only what concerns this place: without a limit and without a driver there is nothing. */
+  /** The findings for this container: empty without a memory limit and without a driver. */
   List<Finding> findings() {
     List<Finding> findings = new ArrayList<>();
     if (surroundings.groupBytes() > 0 && surroundings.groupBytes() < surroundings.machineBytes()) {
@@ -65,10 +66,12 @@ final class ContainerChecks {
     return findings;
   }
 
-  /** Memory of blocks belongs to the group of the process that touched it first: the daemon's. */
+  /**
+   * Compares the limit with the memory of the daemon. The kernel counts memory of blocks for the
+   * process that touches it first: the daemon.
+   */
   private Finding memory() {
-    long annotations =
-        config.limits().annotationBytes() * (config.tiers().host().keeping().keepNs() > 0 ? 2 : 1);
+    long annotations = config.annotationBytes();
     long needed =
         config.tiers().host().memory().bytes()
             + surroundings.heapBytes()

@@ -15,7 +15,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Each directory of the SSD tier, and how it is read and written. */
+/** Checks each directory of the SSD tier, and how the directories are read and written. */
 final class DiskChecks {
   private static final int PROBE_BYTES = 1 << 16;
 
@@ -25,7 +25,7 @@ final class DiskChecks {
   /**
    * Checks of a tier.
    *
-   * @param isRunning whether its daemon has taken its space already
+   * @param isRunning whether the daemon of this configuration runs, and has taken its space
    */
   DiskChecks(SsdConfig config, boolean isRunning) {
     this.config = config;

@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 
-/** Looks at all that a daemon of a configuration needs of this machine. */
+/** Checks this machine for everything that a daemon with a configuration needs. */
 public final class Doctor {
   private final KvtierdConfig config;
   private final long daemonPid;
@@ -19,7 +19,7 @@ public final class Doctor {
   /**
    * A doctor for one configuration.
    *
-   * @param daemonPid the running daemon whose configuration it is; 0 for none
+   * @param daemonPid the process of the daemon that runs with this configuration; 0 for none
    */
   public Doctor(KvtierdConfig config, long daemonPid, Supplier<GpuProbe> gpus) {
     this.config = config;
@@ -27,7 +27,7 @@ public final class Doctor {
     this.gpus = gpus;
   }
 
-  /** Everything that is found; changes nothing but for probe files and a probe object. */
+  /** All findings. The checks write probe files and a probe object, and change nothing else. */
   public List<Finding> findings() {
     List<Finding> findings = new ArrayList<>();
     MachineChecks machine = new MachineChecks(config, daemonPid);
@@ -56,7 +56,10 @@ public final class Doctor {
     return findings;
   }
 
-  /** Plug-ins that can't be loaded are mistakes of the configuration: it names them. */
+  /**
+   * The loaded plug-ins. A plug-in that can't be loaded is a mistake of the configuration, which is
+   * reported before.
+   */
   private static Finding plugins(Plugins plugins) {
     return plugins.folder() != null && plugins.parts().isEmpty()
         ? Finding.warn(

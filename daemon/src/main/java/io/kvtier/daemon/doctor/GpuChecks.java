@@ -19,8 +19,8 @@ import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * GPUs, their driver, whether a process can open another's memory on each of them, and how they
- * reach one another.
+ * Checks the driver and the GPUs: whether a process can open another process's memory on each GPU,
+ * and how GPUs reach each other.
  */
 final class GpuChecks {
   static final Path NODE = Path.of("/dev/nvidiactl");
@@ -35,10 +35,9 @@ final class GpuChecks {
   /**
    * Checks for a configuration.
    *
-   * @param lenders makes what the memory is from that is opened
-   * @param daemon the folder in /proc of the daemon whose configuration it is; this process's own
-   *     where there is none
-   * @param own that of this process
+   * @param lenders makes the process whose memory is opened
+   * @param daemon the folder of the daemon in /proc; this process's folder if no daemon runs
+   * @param own the folder of this process in /proc
    */
   GpuChecks(
       GpuConfig config, Supplier<GpuProbe> gpus, Supplier<Lender> lenders, Path daemon, Path own) {
@@ -91,8 +90,8 @@ final class GpuChecks {
   }
 
   /**
-   * Handles of GPU memory name the device, which both sides have to see. Events are files in
-   * /dev/shm that only their maker's user can open.
+   * Whether engines can pass memory and events. A handle of GPU memory names its device, so both
+   * sides must see that device. An event is a file in /dev/shm that only its maker's user can open.
    */
   private Finding sharing(int devices) {
     String visible = System.getenv("CUDA_VISIBLE_DEVICES");
@@ -119,19 +118,19 @@ final class GpuChecks {
             + " GPU before each copy, as the daemon can't open its events");
   }
 
-  /** Whether the daemon is known to be in another namespace of a kind. */
+  /** Whether the daemon certainly runs in another namespace of the given kind. */
   private boolean isApart(String namespace) {
     try {
       Path link = Path.of("ns", namespace);
       return !Files.readSymbolicLink(daemon.resolve(link))
           .equals(Files.readSymbolicLink(own.resolve(link)));
     } catch (IOException _) {
-      // Another user's: nobody may look but root.
+      // The process is another user's: only root can read its namespaces.
       return false;
     }
   }
 
-  /** Opens another process's memory, as the daemon does an engine's, and reads it. */
+  /** Opens and reads another process's memory, as the daemon opens an engine's memory. */
   private static Finding ipc(GpuDriver driver, GpuDevice device, Lender lender) {
     String check = "GPU " + device.ordinal() + " IPC";
     return switch (lender.lend(device)) {
@@ -178,7 +177,7 @@ final class GpuChecks {
             + " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True); or set gpu.enabled to off");
   }
 
-  /** How a GPU reaches each of the others. */
+  /** How the GPUs reach each other. */
   private static Finding peers(GpuDriver driver, GpuDevice device) {
     String check = "GPU " + device.ordinal() + " peers";
     Map<GpuLink, List<String>> others = new EnumMap<>(GpuLink.class);

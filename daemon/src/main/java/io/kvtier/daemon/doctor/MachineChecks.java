@@ -16,7 +16,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
 
-/** Kernel, memory, limits, socket and clock. */
+/** Checks kernel, memory, limits, socket and clock. */
 final class MachineChecks {
   private static final int KERNEL_MAJOR = 5;
   private static final int KERNEL_MINOR = 10;
@@ -28,7 +28,7 @@ final class MachineChecks {
   private static final long FILES_A_SESSION = 5;
   private static final long FILES_BASE = 256;
 
-  /** No build of this program is older. */
+  /** An instant before every build of this program: an earlier time means a wrong clock. */
   private static final Instant EARLIEST = Instant.parse("2026-01-01T00:00:00Z");
 
   private static final Path HUGE_SHARED =
@@ -42,7 +42,7 @@ final class MachineChecks {
     this(config, daemonPid, new ProcessLimits(daemonPid));
   }
 
-  /** The same with given limits. */
+  /** Checks with given limits of the process. */
   MachineChecks(KvtierdConfig config, long daemonPid, ProcessLimits limits) {
     this.config = config;
     this.daemonPid = daemonPid;
@@ -86,7 +86,7 @@ final class MachineChecks {
     if (most > 0 && host > most) {
       return Finding.fail("memory", what, "lower host.bytes: it is more than there is");
     }
-    // A running daemon has taken its own already, and gives that back when it is restarted.
+    // A running daemon has taken its memory already, and gives it back when it restarts.
     long taken = daemonPid == 0 ? 0 : MachineMemory.sharedBytes(daemonPid);
     if (available > 0 && host > available + taken) {
       return Finding.warn(
@@ -97,7 +97,7 @@ final class MachineChecks {
     return Finding.pass("memory", what);
   }
 
-  /** The host tier itself has no file there; what is noted about it has. */
+  /** Checks the folder of the host tier's notes; the tier's memory has no file there. */
   Finding sharedMemory() {
     Path folder =
         config.tiers().host().keeping().directory().toString().isEmpty()
@@ -206,7 +206,7 @@ final class MachineChecks {
         : Finding.pass("open files", what);
   }
 
-  /** Of both listeners, with those on their way out. */
+  /** Maximum connections of both listeners, with connections that are being closed. */
   private int connectionsMax() {
     KvtierdConfig.GrpcConfig grpc = config.network().grpc();
     int most = grpc.enabled() ? grpc.limits().connections() + ConnectionTable.LEAVING_MAX : 0;
@@ -253,7 +253,7 @@ final class MachineChecks {
         : Finding.pass("clock", "it is " + now);
   }
 
-  /** Whether there is gRPC, and who may call. */
+  /** Whether gRPC is on, and who may call. */
   Finding remoteCallers() {
     if (!config.network().grpc().enabled()) {
       return Finding.pass(

@@ -20,7 +20,7 @@ import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
-/** The object store: whether it is reached, and what it lets this node do. */
+/** Checks the object store: whether it answers, and what this node may do there. */
 final class StoreChecks {
   private static final long CALL_NS = TimeUnit.SECONDS.toNanos(8);
   private static final int CONNECT_MS = 4000;
@@ -70,7 +70,7 @@ final class StoreChecks {
     return findings;
   }
 
-  /** A small object is written, found, read and deleted. */
+  /** Writes, finds, reads and deletes a small object. */
   private static void rights(ObjectStore store, List<Finding> findings, String cure) {
     String name = "kvtier-doctor/" + UUID.randomUUID();
     String check = "object store";
@@ -120,7 +120,7 @@ final class StoreChecks {
     return call.result().join();
   }
 
-  /** By the date of any answer of the server's. */
+  /** Compares the clock with the date in an answer of the server. */
   private static Finding clock(S3Options options) {
     String check = "object store's clock";
     URI endpoint = options.bucket().endpoint();

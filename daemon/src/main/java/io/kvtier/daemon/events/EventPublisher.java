@@ -21,10 +21,10 @@ import org.zeromq.ZContext;
 import org.zeromq.ZMQ;
 
 /**
- * Publishes what the index tells, on a thread of its own. Where something is missing in that, where
- * somebody subscribes and where the engine clears its blocks, the index is asked to walk over its
- * directory, and all that it finds is published once more; what consumers were told and the walk
- * did not find is published as removed.
+ * Publishes the index's events, on its own thread. In three cases the index walks over its
+ * directory, and every block that it finds is published once more: events were lost, a consumer
+ * subscribes, or the engine clears its blocks. Blocks that were published before and that the walk
+ * does not find are published as removed.
  */
 public final class EventPublisher implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(EventPublisher.class);
@@ -35,11 +35,11 @@ public final class EventPublisher implements AutoCloseable {
   private static final int REMOVED_OBJECTS_MAX = 1 << 16;
   private static final int ASKING_MAX = 256;
 
-  // A sequence begins where none of an earlier start of the daemon can have come: consumers see a
-  // gap, and ask for what was published before they were connected again.
+  // The first number of a sequence is higher than every number of an earlier start of the
+  // daemon. So consumers see a gap, and ask for the batches before their connection.
   private static final int SEQUENCE_SHIFT = 16;
 
-  /** Somebody who waits for a snapshot. */
+  /** A consumer that waits for a snapshot. */
   private static final class Asking {
     private final RankSockets rank;
     private final byte[] client;
@@ -50,18 +50,18 @@ public final class EventPublisher implements AutoCloseable {
     }
   }
 
-  /** What is counted. */
+  /** The publisher's counts. */
   private enum Figure {
-    /** Events in batches of ours. */
+    /** Events in the daemon's own batches. */
     PUBLISHED,
     BATCHES,
-    /** Times that the index had no room for records. */
+    /** How often the index had no space for records. */
     GAPS,
-    /** Blocks that came or were found without the ids of their tokens. */
+    /** Blocks without the ids of their tokens. */
     UNANNOTATED,
     WALKS,
     SNAPSHOTS,
-    /** Batches of the engine's. */
+    /** Batches of the engine. */
     RELAYED
   }
 
@@ -80,7 +80,7 @@ public final class EventPublisher implements AutoCloseable {
   private final RemovedObjects removedObjects = new RemovedObjects(REMOVED_OBJECTS_MAX);
   private final Set<String> namespaces;
 
-  /** Of the names of further namespaces; each ends with a slash. */
+  /** The beginnings of the names of more namespaces; each ends with a slash. */
   private final List<String> beginnings;
 
   private final String[] media;
@@ -151,7 +151,7 @@ public final class EventPublisher implements AutoCloseable {
     thread = Thread.ofPlatform().name("kvtier-events").start(this::run);
   }
 
-  /** Where rank 0 publishes. */
+  /** The endpoint at which rank 0 publishes. */
   public String endpoint() {
     return ranks.getFirst().endpoint();
   }
@@ -183,7 +183,7 @@ public final class EventPublisher implements AutoCloseable {
         takeMessages();
         takeRecords();
       }
-      // The index tells nothing any more, but for what it was about to.
+      // The index has stopped; only records that it has already written can follow.
       long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MS) / 2;
       do {
         takeRecords();
@@ -204,7 +204,7 @@ public final class EventPublisher implements AutoCloseable {
         if (client.length > 0 && askPending.size() < ASKING_MAX) {
           askPending.add(new Asking(rank, client));
         } else if (client.length > 0) {
-          // Nothing at all is no snapshot: it asks again.
+          // An empty answer is not a snapshot: the consumer asks again.
           rank.endReply(client);
         }
       }
@@ -256,7 +256,7 @@ public final class EventPublisher implements AutoCloseable {
     flush();
   }
 
-  /** The index had no room for records: consumers see that, and all of it is told once more. */
+  /** Handles lost records: consumers see a gap, and all blocks are published once more. */
   private void lost(long count) {
     flush();
     count(Figure.GAPS, 1);
@@ -305,7 +305,9 @@ public final class EventPublisher implements AutoCloseable {
     return name != null && isNamed(name.name());
   }
 
-  /** Whether a configured name is this one, or ends with a star and begins it. */
+  /**
+   * Whether the configuration names a namespace, by its whole name or by its beginning and a star.
+   */
   private boolean isNamed(String name) {
     if (namespaces.contains(name)) {
       return true;
@@ -324,7 +326,7 @@ public final class EventPublisher implements AutoCloseable {
             ? null
             : BlockAnnotation.read(record.annotation, record.annotationBytes);
     if (what == null) {
-      // Without its tokens no consumer can find the block.
+      // No consumer can find a block without its tokens.
       count(Figure.UNANNOTATED, 1);
       return;
     }
@@ -355,7 +357,7 @@ public final class EventPublisher implements AutoCloseable {
     asking.addAll(askPending);
     askPending.clear();
     if (!asking.isEmpty()) {
-      // The first tells as of which batch the snapshot begins, even if nothing else.
+      // The first part says with which batch the snapshot begins, even if the part has no event.
       String medium = media[Integer.numberOfTrailingZeros(EventRecordDescriptor.OBJECT)];
       if (!medium.isEmpty()) {
         removedObjects.forEach((key, group) -> snapshot.removed(key, key.length, group, medium));
@@ -385,7 +387,7 @@ public final class EventPublisher implements AutoCloseable {
     isWalking = false;
     count(Figure.WALKS, 1);
     if (isWalkBroken) {
-      // Asked for again already; who waits for a snapshot waits for that one.
+      // Another walk was asked for already: waiting consumers get its snapshot.
       askPending.addAll(asking);
       asking.clear();
       snapshot.drop();
@@ -413,7 +415,7 @@ public final class EventPublisher implements AutoCloseable {
     return System.currentTimeMillis() / 1000.0;
   }
 
-  /** A snapshot that was taken before what is published now comes before it. */
+  /** Publishes the batch. A snapshot that was taken before the batch is sent first. */
   private void flush() {
     if (batch.isEmpty()) {
       return;
@@ -432,7 +434,7 @@ public final class EventPublisher implements AutoCloseable {
     }
   }
 
-  /** Publishes what the index has told so far, and ends. */
+  /** Publishes the records that the index has written so far, and ends. */
   @Override
   public void close() {
     closed = true;

@@ -12,17 +12,15 @@ import org.zeromq.ZMQ;
 import org.zeromq.ZMQException;
 
 /**
- * The sockets of one of the engine's ranks: where batches are published with a sequence number of
- * their own, where consumers ask for what they missed, and where the engine's own events come from.
- * For one thread.
+ * The sockets of one of the engine's ranks: one publishes batches, with the rank's own sequence
+ * numbers, one answers consumers that missed batches, and one receives the engine's own events. For
+ * one thread.
  */
 final class RankSockets {
-  /**
-   * What a consumer asks for on the replay socket to be told of everything, instead of a number.
-   */
+  /** A consumer sends this word to the replay socket, instead of a number, to get a snapshot. */
   static final byte[] SNAPSHOT = "snapshot".getBytes(StandardCharsets.US_ASCII);
 
-  /** What is published when the engine has forgotten all that its device held. */
+  /** The event that the engine publishes when it has forgotten all blocks of its device. */
   private static final byte[] CLEARED = "AllBlocksCleared".getBytes(StandardCharsets.US_ASCII);
 
   private static final byte[] END_SEQUENCE = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -41,10 +39,10 @@ final class RankSockets {
   private long engineSequence = -1;
 
   /**
-   * Opens them.
+   * Opens the sockets.
    *
-   * @param rank from 0; ports are so much higher than those of the first
-   * @param firstSequence of the first batch
+   * @param rank from 0; added to the ports of the first rank
+   * @param firstSequence the number of the first batch
    * @throws ZMQException where an address can't be had
    */
   RankSockets(ZContext context, EventsConfig config, int rank, long firstSequence) {
@@ -56,9 +54,9 @@ final class RankSockets {
             config.buffers().replayBytes() / config.ranks().count());
     sequence = firstSequence;
     publisher = open(context, SocketType.XPUB, config);
-    // The last that is published gets so much time when the daemon ends.
+    // When the daemon ends, the last batch has this much time to leave.
     var _ = publisher.setLinger(LINGER_MS);
-    // Who subscribes is told of everything.
+    // Every subscription must arrive here, because each one causes a snapshot.
     var _ = publisher.setXpubVerbose(true);
     String wanted = atRank(config.endpoints().publish(), rank);
     attach(publisher, "events.endpoint", wanted, !config.endpoints().connects());
@@ -100,7 +98,7 @@ final class RankSockets {
     }
   }
 
-  /** As vLLM counts: the port of a rank follows that of the one before it. */
+  /** The endpoint of a rank. Ports of ranks follow each other, as in vLLM. */
   static String atRank(String endpoint, int rank) {
     if (rank == 0 || endpoint.isEmpty()) {
       return endpoint;
@@ -110,12 +108,12 @@ final class RankSockets {
         + (Integer.parseInt(endpoint, colon + 1, endpoint.length(), 10) + rank);
   }
 
-  /** The address, with the port that the system chose where it was to. */
+  /** The address, with the port that the system chose if none was configured. */
   String endpoint() {
     return endpoint;
   }
 
-  /** Has a poller look for what comes. */
+  /** Registers the sockets that receive at a poller. */
   void register(ZMQ.Poller poller) {
     for (ZMQ.Socket socket : sockets()) {
       var _ = poller.register(socket, ZMQ.Poller.POLLIN);
@@ -138,13 +136,13 @@ final class RankSockets {
 
   // ---- publishing
 
-  /** Publishes a batch of ours. */
+  /** Publishes one of the daemon's own batches. */
   void publish(byte[] batch) {
     send(EventBatch.payload(batch, tail));
   }
 
   private void send(byte[] payload) {
-    // What a consumer has no room for is dropped for it by the socket: it sees the gap.
+    // The socket drops batches for a consumer whose queue is full; this consumer sees the gap.
     var _ = publisher.send(topic, ZMQ.SNDMORE);
     var _ = publisher.send(bytes(sequence), ZMQ.SNDMORE);
     var _ = publisher.send(payload, 0);
@@ -156,12 +154,12 @@ final class RankSockets {
     return ByteBuffer.allocate(Long.BYTES).putLong(sequence).array();
   }
 
-  /** Leaves numbers out: consumers see that something is missing. */
+  /** Leaves numbers out, so that consumers see that batches are missing. */
   void skip(long batches) {
     sequence += batches;
   }
 
-  /** Whether somebody has subscribed since this was asked last. */
+  /** Whether a consumer has subscribed since the last call. */
   boolean takeSubscriptions() {
     boolean isNew = false;
     for (byte[] frame = publisher.recv(ZMQ.DONTWAIT);
@@ -175,9 +173,10 @@ final class RankSockets {
   // ---- replay
 
   /**
-   * Answers the next request for what was missed.
+   * Answers the next request for missed batches.
    *
-   * @return who wants a snapshot; {@link #NOTHING} of who was answered; null where nobody asks
+   * @return the consumer that wants a snapshot; {@link #NOTHING} if a consumer was answered; null
+   *     if there is no request
    */
   byte @Nullable [] answerReplay() {
     ZMQ.Socket asked = replay;
@@ -212,7 +211,7 @@ final class RankSockets {
     send(client, bytes(number), payload);
   }
 
-  /** Says that no more comes. */
+  /** Tells the consumer that the answer has ended. */
   void endReply(byte[] client) {
     send(client, END_SEQUENCE, NOTHING);
   }
@@ -229,15 +228,17 @@ final class RankSockets {
 
   // ---- the engine's own events
 
-  /** What came from the engine. */
+  /** The kind of a batch of the engine. */
   enum Relayed {
     NOTHING,
     EVENTS,
-    /** All blocks of the engine were cleared: consumers may take that for ours, too. */
+    /**
+     * The engine has cleared all its blocks: consumers may apply this to the daemon's blocks, too.
+     */
     CLEARED
   }
 
-  /** Publishes the next batch that the engine has published. */
+  /** Publishes the next batch of the engine again. */
   Relayed relay() {
     ZMQ.Socket from = engine;
     byte[] frame = from == null ? null : from.recv(ZMQ.DONTWAIT);

@@ -12,23 +12,22 @@ import java.lang.foreign.ValueLayout;
 import java.util.stream.IntStream;
 
 /**
- * Which blocks consumers were told to be in which tier of this node: what was lost on the way from
- * the index is made good by a comparison of this with what is there. A hash table in a fixed amount
- * of memory; what finds no place in it can't be compared. For one thread.
+ * The published blocks and their tiers of this node. A comparison with the index's blocks repairs
+ * the effect of lost events. A hash table in a fixed amount of memory; blocks that find no place in
+ * it can't be compared. For one thread.
  *
- * <pre>
- *    0  key, 32 bytes   32  u32 namespace id   36  u16 group   38  u8 key bytes, 0 for a free place
- *   39  u8 tiers, a bit each                   40  u32 round in which it was seen, one a tier
+ * <pre> 0  key, 32 bytes   32  u32 namespace id   36  u16 group   38  u8 key bytes, 0 for a free
+ * place 39  u8 tiers, a bit each                   40  u32 round in which it was seen, one a tier
  * </pre>
  */
 final class ResidencyTable implements AutoCloseable {
-  /** Is shown what was not seen. */
+  /** Takes a block that the walk has not found. */
   @FunctionalInterface
   interface Visitor {
     void visit(byte[] key, int keyBytes, int namespaceId, int group, int tiers);
   }
 
-  /** The bits of the tiers that are remembered: those of this node. */
+  /** The bits of this node's tiers. */
   private static final int[] TIER_BITS =
       KnownTiers.ALL.stream().mapToInt(TierTraits::eventBit).toArray();
 
@@ -52,7 +51,7 @@ final class ResidencyTable implements AutoCloseable {
   private final byte[] key = new byte[32];
   private int size;
 
-  /** An empty table that has room for that many blocks; memory is taken as it is used. */
+  /** An empty table for the given number of blocks. Memory is taken as it is used. */
   ResidencyTable(int blocksMax) throws IOException {
     int places = Integer.highestOneBit(Math.max(64, blocksMax - 1)) << 1;
     mask = places - 1;
@@ -68,7 +67,7 @@ final class ResidencyTable implements AutoCloseable {
     return size;
   }
 
-  /** A block was told to be in tiers, in a round. */
+  /** Notes in a round that a block was published as stored in tiers. */
   void add(EventRecord block, int tiers, int round) {
     int place = find(block);
     long at = at(place);
@@ -91,7 +90,7 @@ final class ResidencyTable implements AutoCloseable {
     }
   }
 
-  /** A block was told not to be in tiers. */
+  /** Notes that a block was published as removed from tiers. */
   void remove(EventRecord block, int tiers) {
     int place = find(block);
     if (!isFree(place)) {
@@ -99,10 +98,10 @@ final class ResidencyTable implements AutoCloseable {
     }
   }
 
-  /** Shows, and forgets, what was last seen before a round. */
+  /** Visits and forgets the blocks that were last seen before a round. */
   void sweep(int round, Visitor visitor) {
     for (int place = 0; place <= mask; place++) {
-      // What moves here when one goes is looked at, too.
+      // A block that moves to this place is visited next.
       for (int stale = stale(place, round); stale != 0; stale = stale(place, round)) {
         long at = at(place);
         MemorySegment.copy(entries, BYTE, at, key, 0, key.length);
@@ -138,7 +137,7 @@ final class ResidencyTable implements AutoCloseable {
     }
   }
 
-  /** Those behind it that it stood in the way of move up. */
+  /** Frees a place. Blocks behind it move up if their probing passed this place. */
   private void free(int place) {
     int hole = place;
     for (int next = hole + 1 & mask; !isFree(next); next = next + 1 & mask) {

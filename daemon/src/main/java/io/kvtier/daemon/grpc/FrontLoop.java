@@ -33,19 +33,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One event loop of the server: its connections, their calls, and for each tenant a session of its
- * own with the index. It lets a call in, or refuses it before it reads any of it. All of it is
- * confined to the loop; what the loops share is {@link GrpcFront.Shared}.
+ * One event loop of the server: its connections, their calls, and for each tenant a session with
+ * the index. It accepts a call, or refuses the call before it reads any of its bytes. Confined to
+ * the loop; {@link GrpcFront.Shared} is the state that all loops share.
  */
 final class FrontLoop extends VerticleBase {
   private static final Logger LOG = LoggerFactory.getLogger(FrontLoop.class);
   private static final long TIME_CHECK_MS = 100;
   private static final long PEER_CHECK_MS = 1000;
 
-  /** So many refusals may wait for their clients' end on a connection on which nobody called. */
+  /** Maximum refusals that wait for their clients' end on a connection without an accepted call. */
   private static final int HELD_UNKNOWN_MAX = 16;
 
-  /** Of so many such connections of an event loop: a stream takes some 30 KiB. */
+  /** Maximum connections of this kind on an event loop: each stream takes about 30 KiB. */
   private static final int HOLDING_UNKNOWN_MAX = 32;
 
   /** Time after a call in which its connection counts as new: enough for message and answer. */
@@ -54,12 +54,18 @@ final class FrontLoop extends VerticleBase {
   /** Streams added to the count of a connection on which no call has had a message. */
   private static final int UNPROVEN_EXTRA = 16;
 
+  /** Time from the announcement of a connection's end to the end: enough for an open call. */
+  private static final long ANNOUNCED_NS = 1_000_000_000;
+
+  /** The error code of a GOAWAY frame that ends a connection in good order. */
+  private static final long NO_ERROR = 0;
+
   private static final int WRITE_BYTES_MAX = 512 << 10;
 
-  /** Of a path, so much is told to who asked for it: it may have kilobytes. */
+  /** Maximum characters of a path in a message: a path can have kilobytes. */
   private static final int PATH_CHARS_MAX = 100;
 
-  /** A connection, and when it was last of use. */
+  /** A connection, and the time of its last use. */
   private static final class Peer {
     final String address;
     final HeldAnswers held;
@@ -69,7 +75,7 @@ final class FrontLoop extends VerticleBase {
     /** Calls on it that are under way. */
     int calls;
 
-    /** Of whom was let in at last; {@link HeldAnswers#NOBODY} where nobody was. */
+    /** The tenant of the last accepted call; {@link HeldAnswers#NOBODY} if there was none. */
     int tenant = HeldAnswers.NOBODY;
 
     Peer(String address, PeerStreams streams, CallLimits limits) {
@@ -81,8 +87,11 @@ final class FrontLoop extends VerticleBase {
     /** Whether a call on it has had its message. */
     boolean isProven;
 
-    /** Whether it is being ended; what it has sent before is still read. */
+    /** Whether the connection is being closed; bytes that have arrived before are still read. */
     boolean isCut;
+
+    /** Whether a GOAWAY frame has announced its end, at {@link #usedNs}. */
+    boolean isEndAnnounced;
 
     /**
      * Streams that no call needs. A connection without a message counts with {@link
@@ -106,18 +115,21 @@ final class FrontLoop extends VerticleBase {
   private final HttpServerOptions options;
   private final Map<HttpConnection, Peer> peers = new HashMap<>();
 
-  /** On which nobody called and refusals wait, or waited, for their clients' end; oldest first. */
+  /**
+   * Connections without an accepted call on which refusals wait, or waited, for their clients' end;
+   * oldest first.
+   */
   private final Set<HttpConnection> holdingUnknown = new LinkedHashSet<>();
 
   private final PeerStreams.Total streams;
   private final @Nullable TenantFront[] tenants;
 
-  /** With the place of each. */
+  /** The calls under way, each with its place. */
   private final IdentityHashMap<Call<?>, CallPlaces.Place> calls = new IdentityHashMap<>();
 
   private final HeadSpace headSpace = new HeadSpace();
 
-  /** Calls that are over, but not all of their bytes are written. */
+  /** Calls that are over and whose last bytes are not yet written. */
   private final List<Call<?>> lingering = new ArrayList<>();
 
   private @Nullable HttpServer server;
@@ -131,7 +143,7 @@ final class FrontLoop extends VerticleBase {
 
   @Override
   public Future<?> start() throws IOException {
-    // The others open when somebody comes who belongs there.
+    // A tenant's front opens when the tenant's first caller comes.
     tenants[Grant.NO_TENANT] = newTenant(Grant.NO_TENANT);
     HttpServer http =
         vertx
@@ -170,7 +182,7 @@ final class FrontLoop extends VerticleBase {
         namespace -> shared.forget(tenant, namespace));
   }
 
-  /** The port that was had. */
+  /** The port on which the loop listens. */
   int port() {
     HttpServer listening = server;
     return listening == null ? 0 : listening.actualPort();
@@ -226,7 +238,7 @@ final class FrontLoop extends VerticleBase {
       refuse(peer, stream, GrpcStatus.UNAUTHENTICATED, shared.daemon().callers().refusal());
       return;
     }
-    // Not before: a connection on which nobody is let in is of no use.
+    // Set only here: a connection without an accepted caller counts as unused.
     peer.usedNs = System.nanoTime();
     if (!peer.hasCalled()) {
       peer.held.belongTo(grant.tenant());
@@ -291,7 +303,7 @@ final class FrontLoop extends VerticleBase {
     call.start();
   }
 
-  /** Lets a call not in: that counts among the daemon's refusals. */
+  /** Refuses a call, and counts the refusal. */
   private void refuse(Peer peer, GrpcStream stream, GrpcStatus status, String why) {
     shared.daemon().counters().countRefusal();
     answer(peer, stream, status, why, shared.messageBytesMax());
@@ -315,7 +327,7 @@ final class FrontLoop extends VerticleBase {
     boundHeld(peer, stream);
   }
 
-  /** A call of anybody's: it waits for its client's end like one that is refused. */
+  /** Begins a call that needs no token. The call waits for its client's end like a refused call. */
   private void begin(Peer peer, OpenCall call, GrpcStream stream) {
     HeldAnswers.Held held = peer.held.add(peer.tenant, call::breakOff, System.nanoTime());
     if (held == null) {
@@ -330,7 +342,7 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
-  /** An answer more waits on a connection: where nobody has called yet, there may be few. */
+  /** Bounds the answers that wait on a connection without an accepted call. */
   private void boundHeld(Peer peer, GrpcStream stream) {
     if (peer.hasCalled()) {
       return;
@@ -369,7 +381,7 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
-  /** A connection by which somebody called, and said what, is not given up for a newcomer. */
+  /** Keeps a connection on which a call has had its message: no new connection takes its place. */
   private void keep(HttpConnection connection) {
     Channel channel = ((HttpServerConnection) connection).channelHandlerContext().channel();
     shared.connections().keep(channel);
@@ -418,12 +430,13 @@ final class FrontLoop extends VerticleBase {
 
   private void connected(HttpConnection connection) {
     ChannelHandlerContext served = ((HttpServerConnection) connection).channelHandlerContext();
-    // It watched over who did not say a word; what comes now is looked after here.
+    // The handler closes connections that send nothing. From now on this loop closes idle
+    // connections.
     if (served.pipeline().get(IdleStateHandler.class) != null) {
       served.pipeline().remove(IdleStateHandler.class);
     }
     if (!(served.handler() instanceof Http2ConnectionHandler handler)) {
-      // It speaks HTTP/1.1, and is told once that this is no server of that.
+      // The client speaks HTTP/1.1. One answer says that this server does not.
       served
           .pipeline()
           .addBefore(
@@ -434,7 +447,7 @@ final class FrontLoop extends VerticleBase {
     Peer peer =
         new Peer(address == null ? "" : address, PeerStreams.of(handler, streams), shared.calls());
     handler.setCumulator(ByteToMessageDecoder.COMPOSITE_CUMULATOR);
-    // The peer's first settings have been applied, and no handler is told of them.
+    // The peer's first settings have been applied before a handler could hear of them.
     PeerStreams.boundHeaderTable(handler);
     connection.remoteSettingsHandler(settings -> PeerStreams.boundHeaderTable(handler));
     peers.put(connection, peer);
@@ -452,8 +465,8 @@ final class FrontLoop extends VerticleBase {
   }
 
   /**
-   * Ends a connection, but its streams first: those of one that is closed stay in memory until all
-   * that has arrived on thousands of others is read.
+   * Closes a connection after its streams. Streams of a closed connection would stay in memory
+   * until the loop has read all bytes of thousands of other connections.
    */
   private void giveUp(HttpConnection connection) {
     Peer peer = peers.get(connection);
@@ -466,8 +479,8 @@ final class FrontLoop extends VerticleBase {
   }
 
   /**
-   * Ends the connection with the most streams that no call needs: there is no space for more. A
-   * newcomer with a few streams is spared while there is another one, so that it gets its answers.
+   * Closes the connection with the most streams that no call needs, to make space. A new connection
+   * with a few streams is spared while there is another candidate, so that it gets its answers.
    */
   private void cutOneWithManyStreams() {
     long now = System.nanoTime();
@@ -493,12 +506,12 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
-  /** Ends a connection without a word, for which its peer could make the server wait. */
+  /** Closes a connection at once: the peer could delay an end in good order. */
   private static void cut(HttpConnection connection) {
     ConnectionTable.cut(((HttpServerConnection) connection).channelHandlerContext().channel());
   }
 
-  /** Has a connection move many bytes at once, now that it is known to be of use. */
+  /** Enlarges a connection's reads and writes, once a call on it has had its message. */
   private static void tune(Channel channel) {
     ReadSizes.enlarge(channel);
     channel
@@ -514,7 +527,7 @@ final class FrontLoop extends VerticleBase {
       }
     }
     long waitNsMax = shared.daemon().stallNs();
-    // What is broken off may end its connection.
+    // A call that is broken off can end its connection, so this iterates over a copy.
     peers.values().stream()
         .map(peer -> peer.held)
         .filter(held -> held.count() > 0)
@@ -528,15 +541,24 @@ final class FrontLoop extends VerticleBase {
     }
   }
 
-  /** Ends connections that never called, or have been without a call for too long. */
+  /**
+   * Ends connections that never called, or have been without a call for too long. A GOAWAY frame
+   * goes before the end: it has clients connect again without a failed call.
+   */
   private void checkPeers() {
     long now = System.nanoTime();
     List<HttpConnection> late = new ArrayList<>();
     peers.forEach((connection, peer) -> {
-      if (!isIdle(connection)) {
+      if (peer.isEndAnnounced) {
+        if (now - peer.usedNs > ANNOUNCED_NS) {
+          late.add(connection);
+        }
+      } else if (!isIdle(connection)) {
         peer.usedNs = now;
       } else if (shared.peers().isOver(peer.hasCalled(), now - peer.usedNs)) {
-        late.add(connection);
+        peer.isEndAnnounced = true;
+        peer.usedNs = now;
+        connection.goAway(NO_ERROR);
       }
     });
     late.forEach(FrontLoop::cut);

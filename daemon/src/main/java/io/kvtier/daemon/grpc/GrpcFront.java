@@ -31,38 +31,41 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The gRPC server. A connection stays on one of a few event loops, each with its own calls and its
- * own session with the index, so that none of them needs a lock; the limits here bound what they
- * all can take of the heap.
+ * The gRPC server. A connection stays on one of a few event loops. Each loop has its own calls and
+ * its own sessions with the index, and needs no lock. The limits here bound the heap that all loops
+ * can take.
  */
 public final class GrpcFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GrpcFront.class);
 
   /**
-   * Of all connections: more than there are calls, and answers that wait for their clients' end.
+   * Maximum streams of all connections: more than the calls, and the answers that wait for their
+   * clients' end.
    */
   private static final int STREAMS_MAX = 2560;
 
   private static final int STREAM_WINDOW_BYTES = 1 << 20;
   private static final int CONNECTION_WINDOW_BYTES = 8 << 20;
 
-  /** What a message may take besides the bytes of a block: the keys of a batch and their frames. */
+  /**
+   * Maximum size of a message without the bytes of a block: the keys of a batch and their frames.
+   */
   static final int MESSAGE_OVERHEAD_BYTES = 128 << 10;
 
   private static final long STOP_TIMEOUT_S = 5;
 
-  /** One port, the same for all loops. */
+  /** A free port, which all loops share. */
   private static final int ANY_PORT = -1;
 
   /**
-   * What the server needs of the daemon.
+   * The parts of the daemon that the server needs.
    *
    * @param stallNs how long a call may wait for a client that neither sends nor takes bytes
-   * @param tls null where the port has none
-   * @param tenants whose calls get a share of all each
-   * @param requests is told of calls that are refused here
-   * @param heartbeat whether the index goes on
-   * @param areas the tiers that the daemon has, and what else has parts that can be in trouble
+   * @param tls null for no TLS
+   * @param tenants each tenant has a share of all calls
+   * @param requests told of calls that are refused here
+   * @param heartbeat tells whether the index makes progress
+   * @param areas the tiers of the daemon and other areas whose parts can be in trouble
    */
   public record Environment(
       String version,
@@ -78,7 +81,7 @@ public final class GrpcFront implements AutoCloseable {
       Heartbeat heartbeat,
       List<String> areas) {}
 
-  /** What the event loops share; from any thread. */
+  /** The state that the event loops share; for any thread. */
   static final class Shared {
     private final Environment daemon;
     private final int chunkBytes;
@@ -126,7 +129,10 @@ public final class GrpcFront implements AutoCloseable {
       return chunkBytes + MESSAGE_OVERHEAD_BYTES;
     }
 
-    /** What a tenant's callers registered: no other's callers can name it. */
+    /**
+     * The namespaces that a tenant's callers have registered. Callers of other tenants can't name
+     * them.
+     */
     Namespaces namespaces(int tenant) {
       return namespaces.get(tenant);
     }
@@ -139,7 +145,7 @@ public final class GrpcFront implements AutoCloseable {
       return connections;
     }
 
-    /** What anybody may call. */
+    /** The methods that need no token. */
     OpenMethods open() {
       return open;
     }
@@ -163,9 +169,9 @@ public final class GrpcFront implements AutoCloseable {
   private final Shared shared;
 
   /**
-   * Starts to serve; throws naming the key to change when the port can't be had.
+   * Starts to serve; throws, naming the key to change, if the port can't be opened.
    *
-   * @param place where it listens
+   * @param place where the server listens
    */
   public GrpcFront(KvtierdConfig.GrpcConfig config, Listener.Place place, Environment environment)
       throws IOException {
@@ -193,7 +199,8 @@ public final class GrpcFront implements AutoCloseable {
                     .setInitialWindowSize(STREAM_WINDOW_BYTES)
                     .setMaxConcurrentStreams(PeerStreams.STREAMS_MAX))
             .setHttp2ConnectionWindowSize(CONNECTION_WINDOW_BYTES);
-    // For those that do not even say which protocol they speak; the loops look after the others.
+    // This closes connections that send no protocol preface; the loops close other idle
+    // connections.
     options
         .setIdleTimeoutUnit(TimeUnit.MILLISECONDS)
         .setIdleTimeout((int) Math.ceilDiv(config.limits().firstCallNs(), 1_000_000L));
@@ -224,12 +231,12 @@ public final class GrpcFront implements AutoCloseable {
             .toCompletionStage());
   }
 
-  /** Where it listens: the host as configured, and the port that was had. */
+  /** The address of the server: the configured host, and the port on which it listens. */
   public String address() {
     return ListenerRules.address(place.listener().host(), port());
   }
 
-  /** The port that was had. */
+  /** The port on which the server listens. */
   public int port() {
     return shared.loops.getFirst().port();
   }

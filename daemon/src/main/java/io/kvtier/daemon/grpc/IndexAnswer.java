@@ -20,10 +20,10 @@ final class IndexAnswer {
   private final int run;
   private final long value;
 
-  /** Of each block, its status and (from bit 16) its tier. */
+  /** The status of each block and, from bit 16, its tier. */
   private final int[] packed;
 
-  /** Of each block, its lease or reservation; only of ACQUIRE and RESERVE. */
+  /** The lease or reservation of each block; only for ACQUIRE and RESERVE. */
   private final Grant[] grants;
 
   private IndexAnswer(
@@ -91,17 +91,17 @@ final class IndexAnswer {
     return run;
   }
 
-  /** What the verb says it is. */
+  /** The value of the completion, whose meaning depends on the verb. */
   long value() {
     return value;
   }
 
-  /** How many blocks there are results of. */
+  /** The count of blocks with a result. */
   int count() {
     return packed.length;
   }
 
-  /** The slot granted for a block, of id 0 when there is none; only of ACQUIRE and RESERVE. */
+  /** The slot granted for a block, with id 0 if there is none; only for ACQUIRE and RESERVE. */
   Grant grant(int i) {
     return i < grants.length ? grants[i] : NO_GRANT;
   }

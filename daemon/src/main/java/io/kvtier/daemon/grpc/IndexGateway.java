@@ -118,7 +118,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   // ---- on the event loop
   // ----------------------------------------------------------------------------------------
 
-  /** Sends a request that nobody's context goes with. */
+  /** Sends a request without a trace context. */
   long submit(IndexRequest request, Consumer<IndexAnswer> answer) {
     return submit(request, null, answer);
   }
@@ -126,8 +126,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   /**
    * Sends a request. The answer comes later, on the event loop; a silent request has none.
    *
-   * @param context that it is sent in
-   * @return the number by which {@link #cancel} knows it
+   * @param context the trace context of the request
+   * @return the number with which {@link #cancel} cancels the request
    */
   long submit(IndexRequest request, @Nullable TraceContext context, Consumer<IndexAnswer> answer) {
     long correlationId = nextCorrelationId++;
@@ -155,12 +155,12 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
     return correlationId;
   }
 
-  /** Who submits knows the number first. */
+  /** Refuses a request later, when the caller of submit knows the request's number. */
   private void refuseLater(Pending one, Status status, String why) {
     later(() -> refuse(one, status, why));
   }
 
-  /** Answers a request of which the index knows nothing. */
+  /** Answers a request that the index has not seen. */
   private void refuse(@Nullable Pending one, Status status, String why) {
     if (one != null) {
       requestTap.refusedOutside(one.context, false, status + ": " + why);
@@ -285,7 +285,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
       do {
         takeCompletions();
         announceSleep();
-        // The announcement must be visible before the last look: whoever comes after it wakes.
+        // The word that announces the sleep must be visible before the last look at the ring: a
+        // later writer then wakes this side.
         Words.fullFence();
       } while (completions.hasNext());
     } catch (ProtocolViolation e) {

@@ -28,7 +28,7 @@ final class IndexRequest {
   private final long[] ids;
   private final byte[] text;
 
-  /** Of each id, with {@link RequestDescriptor#FLAG_CHECKSUMS}. */
+  /** The checksum for each id, with {@link RequestDescriptor#FLAG_CHECKSUMS}. */
   private final int[] checksums;
 
   private IndexRequest(
@@ -103,13 +103,13 @@ final class IndexRequest {
         NO_TEXT);
   }
 
-  /** ACQUIRE with leases of a length of one's own. */
+  /** ACQUIRE with a chosen length of the leases. */
   static IndexRequest acquire(
       KeyBatch keys, int flags, int priority, long deadlineNs, long leaseNs) {
     return ofKeys(Verb.ACQUIRE, keys, flags, priority, deadlineNs, leaseNs);
   }
 
-  /** COMMIT of blocks with the checksums that were made while they were copied. */
+  /** COMMIT of blocks, with the checksums that were made during the copies. */
   static IndexRequest commit(long[] ids, int[] checksums) {
     return ofIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, ids, checksums);
   }
@@ -173,7 +173,7 @@ final class IndexRequest {
   /**
    * ANNOTATE.
    *
-   * @param entries as {@link io.kvtier.protocol.AnnotationDescriptor} has them
+   * @param entries in the layout of {@link io.kvtier.protocol.AnnotationDescriptor}
    */
   static IndexRequest annotate(KeyBatch keys, byte[] entries, long deadlineNs) {
     return new IndexRequest(
@@ -207,16 +207,16 @@ final class IndexRequest {
     return context == null ? flags : flags | RequestDescriptor.FLAG_CONTEXT;
   }
 
-  /** The length of the record when it is sent in that context. */
+  /** The length of the record with the given trace context. */
   int recordBytes(@Nullable TraceContext context) {
     return Records.request(verb, count(), keyBytes(), flags(context));
   }
 
   /**
-   * Writes the record where it was claimed.
+   * Writes the record at its claimed place.
    *
-   * @param context that it is sent in
-   * @param submittedNs since when it has waited for its place in the ring
+   * @param context the trace context of the request
+   * @param submittedNs the time since which the request has waited for its place in the ring
    */
   void write(
       MemorySegment out,

@@ -33,7 +33,8 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The methods that carry no bytes of blocks: a message in, a request to the index, a message out.
+ * The methods that carry no bytes of blocks: each takes a message, asks the index, and answers with
+ * a message.
  */
 final class KvtierService {
   private final String version;

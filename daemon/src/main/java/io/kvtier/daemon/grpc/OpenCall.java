@@ -6,9 +6,9 @@ import io.vertx.grpc.common.GrpcStatus;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A call of an open method. Its caller may be anybody: it takes no place of those that calls have,
- * and keeps one short message until the client's end. Who calls this bounds how many there are, and
- * how long they wait.
+ * A call of an open method. The caller is not known, so the call takes none of the {@link
+ * CallPlaces}. It keeps one short message until the client's end. The event loop bounds the number
+ * of these calls and the time that they wait.
  */
 final class OpenCall implements GrpcStream.Receiver {
   private final GrpcStream stream;
@@ -25,7 +25,7 @@ final class OpenCall implements GrpcStream.Receiver {
   /**
    * Begins to receive.
    *
-   * @param then done as soon as the call has been answered, or is gone
+   * @param then run when the call has been answered or has ended
    */
   void start(Runnable then) {
     onOver = then;

@@ -13,20 +13,20 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The methods that anybody may call who can connect: a kubelet's probe brings no token. They say
- * which services serve, and not why.
+ * The methods that need no token, because a kubelet's probe has none. They say which services
+ * serve, without reasons.
  */
 final class OpenMethods {
-  /** The name of a service is a few words long. */
+  /** Maximum size of a message: the name of a service has a few words. */
   static final int MESSAGE_BYTES_MAX = 1 << 10;
 
   private static final String SERVICE = "/grpc.health.v1.Health/";
 
   /**
-   * What a call is answered.
+   * The answer to a call.
    *
-   * @param message null where it is refused
-   * @param why it is refused
+   * @param message null for a refusal
+   * @param why the reason of a refusal
    */
   record Answer(@Nullable MessageLite message, GrpcStatus status, String why) {
     private static Answer of(MessageLite message) {
@@ -41,7 +41,7 @@ final class OpenMethods {
   /** One of the methods. */
   @FunctionalInterface
   interface Method {
-    /** Answers a message, at once. */
+    /** Answers a message without waiting. */
     Answer answer(ByteBuffer message) throws InvalidProtocolBufferException;
   }
 
@@ -57,7 +57,7 @@ final class OpenMethods {
     return states;
   }
 
-  /** The method of a path; null where it is none that is open. */
+  /** The open method of a path; null if the path has none. */
   @Nullable Method method(String path) {
     return methods.get(path);
   }

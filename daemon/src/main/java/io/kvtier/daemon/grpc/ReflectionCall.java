@@ -6,9 +6,9 @@ import io.vertx.grpc.common.GrpcStatus;
 import io.vertx.grpc.reflection.v1.ServerReflectionRequest;
 import io.vertx.grpc.reflection.v1.ServerReflectionResponse;
 
-/** Questions about what this server offers, each answered as it comes. */
+/** A stream of questions about the server's services, each answered when it comes. */
 final class ReflectionCall extends Call<ServerReflectionResponse> {
-  /** Answers that the client has not taken yet. */
+  /** Maximum answers that the client has not yet taken. */
   private static final int WAITING_MAX = 64;
 
   private final SchemaBook schema;

@@ -23,8 +23,8 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The descriptions of the services of this server, as {@code grpc.reflection.v1} gives them to
- * clients that were generated from no file. Immutable; any thread may read it.
+ * The descriptions of the server's services, which {@code grpc.reflection.v1} gives to clients
+ * without generated code. Immutable; for any thread.
  */
 final class SchemaBook {
   private static final List<FileDescriptor> FILES =

@@ -12,12 +12,14 @@ import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What {@code grpc.health.v1} says of each service. The daemon itself serves while its index goes
- * on, be it degraded: its clients get misses then, and nothing worse. A tier serves while none of
- * its parts is in trouble. From any thread.
+ * The states of the services in {@code grpc.health.v1}. The daemon itself serves while its index
+ * makes progress, also if the daemon is degraded: its clients then get more misses, and nothing
+ * worse. A tier serves while none of its parts is in trouble. For any thread.
  */
 final class ServingStates {
-  /** Serves while no part of the daemon is in trouble: its opposite is degraded. */
+  /**
+   * The service that serves while no part of the daemon is in trouble; NOT_SERVING means degraded.
+   */
   static final String WHOLE = "kvtier.whole";
 
   private static final String PREFIX = "kvtier.";
@@ -29,9 +31,9 @@ final class ServingStates {
   /**
    * The services of a daemon.
    *
-   * @param health what the index found when it last looked at its parts
-   * @param isLive whether the index goes on
-   * @param areas the tiers that the daemon has, and what else has parts
+   * @param health the index's last report about its parts
+   * @param isLive whether the index makes progress
+   * @param areas the tiers of the daemon and other areas with parts
    */
   ServingStates(Supplier<HealthReport> health, BooleanSupplier isLive, List<String> areas) {
     this.health = health;
@@ -42,13 +44,13 @@ final class ServingStates {
     areas.forEach(area -> services.put(PREFIX + area, report -> report.isWell(area)));
   }
 
-  /** Of one service; null where there is none of that name. */
+  /** The state of a service; null if there is no service with that name. */
   @Nullable ServingStatus of(String service) {
     Predicate<HealthReport> serves = services.get(service);
     return serves == null ? null : status(serves, health.get());
   }
 
-  /** Of all services, by their names. */
+  /** The states of all services, by name. */
   Map<String, ServingStatus> all() {
     HealthReport report = health.get();
     Map<String, ServingStatus> all = new LinkedHashMap<>();

@@ -29,8 +29,8 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the callers of one tenant find on one event loop: the methods, a session with the index that
- * sees this tenant's blocks only, and what each connection holds there. Confined to the loop.
+ * The front of one tenant on one event loop: the methods, a session with the index that sees only
+ * this tenant's blocks, and the holds of each connection. Confined to the loop.
  */
 final class TenantFront implements AutoCloseable {
   /** Makes a call of a method. */
@@ -41,8 +41,8 @@ final class TenantFront implements AutoCloseable {
   /**
    * A method.
    *
-   * @param verb by which it is known who may call it
-   * @param carriesBytes whether it moves blocks' bytes
+   * @param verb decides which roles may call the method
+   * @param carriesBytes whether the method moves bytes of blocks
    */
   record Method(Verb verb, boolean carriesBytes, Maker maker) {}
 
@@ -60,7 +60,7 @@ final class TenantFront implements AutoCloseable {
   /**
    * The front of one tenant on one event loop.
    *
-   * @param forget has every event loop forget a namespace that no connection uses
+   * @param forget makes every event loop forget a namespace that no connection uses
    */
   TenantFront(
       Call.Environment environment,
@@ -75,7 +75,7 @@ final class TenantFront implements AutoCloseable {
     addMethods(service);
   }
 
-  /** The method of a path; null where there is none. */
+  /** The method of a path; null if there is none. */
   @Nullable Method method(String path) {
     return methods.get(path);
   }
@@ -83,7 +83,7 @@ final class TenantFront implements AutoCloseable {
   /**
    * Makes a call of a method.
    *
-   * @param caller what the caller may
+   * @param caller the role of the caller
    */
   Call<?> begin(Method method, GrpcStream stream, Role caller) {
     RemoteConnection connection =
@@ -92,7 +92,7 @@ final class TenantFront implements AutoCloseable {
     return method.maker.begin(connection, stream, caller);
   }
 
-  /** Whether a connection has nothing going on here, and holds nothing. */
+  /** Whether a connection has no call under way here and no hold. */
   boolean isIdle(HttpConnection connection) {
     RemoteConnection known = connections.get(connection);
     return known == null || known.isIdle();
@@ -106,7 +106,7 @@ final class TenantFront implements AutoCloseable {
     }
   }
 
-  /** Has the session forget a namespace, if nobody uses it. */
+  /** Makes the session forget a namespace that is not in use. */
   void forget(Namespaces.Namespace namespace) {
     if (namespaces.isForgotten(namespace)) {
       gateway.forget(namespace.id());

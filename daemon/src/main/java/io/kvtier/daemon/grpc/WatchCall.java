@@ -9,11 +9,11 @@ import io.vertx.grpc.health.v1.HealthCheckResponse.ServingStatus;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A client that is told at once, and whenever it changes, whether a service serves. It has no end
- * of its own, so there may be only a few.
+ * A call that tells the state of a service at once and after each change. Only the client ends it,
+ * so the number of these calls is small.
  */
 final class WatchCall extends Call<HealthCheckResponse> {
-  /** Those of one tenant on one event loop. */
+  /** The count of these calls, for one tenant on one event loop. */
   static final class Count {
     private static final int MAX = 32;
 

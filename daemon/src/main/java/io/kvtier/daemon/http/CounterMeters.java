@@ -12,8 +12,8 @@ import java.util.EnumMap;
 import java.util.Map;
 
 /**
- * The daemon's counters as meters, which read them from its memory when they are asked. A counter
- * without a name of its own here has the one that it has in JSON.
+ * The daemon's counters as meters, which read the daemon's memory when they are asked. A counter
+ * without its own name here has its name in JSON.
  */
 final class CounterMeters {
   /**
@@ -49,7 +49,7 @@ final class CounterMeters {
     moves(names, Counter.DEMOTIONS, "host", "ssd");
     moves(names, Counter.PROMOTIONS, "ssd", "host");
     moves(names, Counter.OBJECT_FETCHED, "object", "host");
-    // With what came from SSD: that alone is counted as spilled.
+    // This count includes blocks from SSD, which are also counted as spilled.
     moves(names, Counter.OBJECT_STORED, "any", "object");
     names.put(
         Counter.SPILLED,
@@ -189,7 +189,7 @@ final class CounterMeters {
         new Name("kvtier.tier.capacity", "bytes", "All bytes of a tier", Tags.of("tier", tier)));
   }
 
-  /** What a counter is called; those without a name of their own have that of JSON. */
+  /** The name of a counter's meter; the name in JSON if the table has none. */
   private static Name nameOf(Counter counter) {
     Name known = NAMES.get(counter);
     if (known != null) {
@@ -210,7 +210,7 @@ final class CounterMeters {
     return counter.meaning().startsWith("gauge: ");
   }
 
-  /** Makes a meter of each counter. */
+  /** Makes a meter for each counter. */
   static void register(Counters counters, MeterRegistry registry) {
     for (Counter counter : Counter.values()) {
       Name name = nameOf(counter);

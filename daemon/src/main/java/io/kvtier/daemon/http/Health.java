@@ -9,8 +9,8 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * Whether the daemon lives, and whether it is ready. A part that failed leaves it ready, as gets
- * are misses then, and nothing worse; it is named as degraded.
+ * Tells whether the daemon lives, and whether it is ready. A daemon with a failed part stays ready,
+ * and is shown as degraded: gets are then misses, and nothing worse.
  */
 final class Health {
   private final Heartbeat heartbeat;
@@ -20,7 +20,7 @@ final class Health {
   /**
    * The health of a daemon.
    *
-   * @param parts what the index found when it last looked at its parts
+   * @param parts the index's last report about its parts
    */
   Health(MemorySegment daemonRegion, IndexReports reports, Supplier<HealthReport> parts) {
     heartbeat = new Heartbeat(daemonRegion);
@@ -28,13 +28,13 @@ final class Health {
     this.parts = parts;
   }
 
-  /** How long ago the index last looked round, ns. */
+  /** The time since the index's last heartbeat, ns. */
   long heartbeatAgeNs() {
     return heartbeat.ageNs();
   }
 
   /**
-   * That the process and the index's thread go on, and what is wrong all the same.
+   * Tells whether the process and the index's thread make progress, and names the troubles.
    *
    * @param withReasons not for anybody: a reason may be the words of the object store
    */
@@ -53,7 +53,7 @@ final class Health {
   }
 
   /**
-   * That requests are answered, and what is wrong all the same.
+   * Tells whether requests are answered, and names the troubles.
    *
    * @param withReasons not for anybody: a reason may be the words of the object store
    */

@@ -15,8 +15,8 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the counters were in the last hour: each second of the last five minutes, and every ten
- * seconds before that. Confined to the event loop.
+ * The counters of the last hour: one sample a second for the last five minutes, and one in ten
+ * seconds before. Confined to the event loop.
  */
 final class History {
   private static final int FINE_SAMPLES = 301;
@@ -26,7 +26,7 @@ final class History {
   static final int STEP_MAX = 600;
   private static final int POINTS_MAX = 360;
 
-  /** What a second is at least where samples come a little early. */
+  /** Minimum time between two samples whose rate can be a peak: samples can come a little early. */
   private static final long PEAK_NS_MIN = 900_000_000;
 
   private static final List<Counter> RATES =
@@ -105,8 +105,8 @@ final class History {
       untilCoarse = COARSE_SECONDS;
     }
     untilCoarse--;
-    // A sample that came late is followed by one that comes soon: what was counted in between is no
-    // rate of a second.
+    // After a late sample the next one comes soon: the change between them is not the rate of a
+    // second.
     int before = 1;
     while (before < fine.size() && fine.elapsedNs(before, 0) < PEAK_NS_MIN) {
       before++;
@@ -119,10 +119,10 @@ final class History {
   }
 
   /**
-   * The samples of so many seconds up to now, oldest first. Their times are what the wall clock
-   * would have shown: one that is set in between moves them all, and changes no amount.
+   * The samples of the last seconds, oldest first. Their times are those of the wall clock. If the
+   * wall clock is set, all times move, and no amount changes.
    *
-   * @param step seconds between them; 0 for what suits
+   * @param step seconds between samples; 0 for a suitable step
    */
   Answer answer(int seconds, int step, long nowMs, long nowNs) {
     boolean isFine = seconds < FINE_SAMPLES && step < COARSE_SECONDS;
@@ -147,7 +147,7 @@ final class History {
     return Math.round(value * 1000) / 1000.0;
   }
 
-  /** Every so manieth of the last samples. */
+  /** A part of the last samples, with a fixed stride. */
   private record Window(Samples samples, int stride, int points, long nowMs, long nowNs) {
     private interface Figure {
       @Nullable Number at(int older, int younger);
@@ -165,7 +165,7 @@ final class History {
       JsonObject json = new JsonObject();
       json.put("step_s", stride * samples.seconds());
       if (samples.size() > 0) {
-        // When the first point's time began: they are not quite evenly far apart.
+        // The beginning of the first point's time: samples are not exactly one step apart.
         json.put("from_ms", timeMs(points * stride));
       }
       json.put("times_ms", series((older, younger) -> timeMs(younger)));
@@ -189,7 +189,7 @@ final class History {
       return json;
     }
 
-    /** What each counter grew by in all of this time: sums of rates would be off by rounding. */
+    /** The growth of each counter in the whole time. A sum of rates would have rounding errors. */
     private JsonObject amounts() {
       JsonObject amounts = new JsonObject();
       for (Counter counter : RATES) {
@@ -200,7 +200,7 @@ final class History {
       return amounts;
     }
 
-    /** The counters at the end of this time: no amount can be more. */
+    /** The counters at the end of this time: no amount can be larger. */
     private JsonObject sinceStart() {
       JsonObject values = new JsonObject();
       for (Counter counter : RATES) {
@@ -217,7 +217,7 @@ final class History {
       return series((older, younger) -> rounded(samples.rate(older, younger, counter)));
     }
 
-    /** Of the blocks that gets asked for, how many came from where; null where none were. */
+    /** The share of each tier in the blocks that gets asked for; null if no block was asked for. */
     private JsonObject hitRatios() {
       JsonObject ratios = new JsonObject();
       ratios.put("all", hitRatio(Hits.COUNTERS));
@@ -235,7 +235,7 @@ final class History {
         for (Counter counter : hits) {
           found += change(older, younger, counter);
         }
-        // A block is asked for before it is found: in the second before, perhaps.
+        // A block is found after it was asked for, perhaps in the next second.
         long settled = change(older, younger, Counter.MISSES);
         for (Counter counter : Hits.COUNTERS) {
           settled += change(older, younger, counter);
@@ -273,7 +273,7 @@ final class History {
       long at(int age);
     }
 
-    /** Where several samples make a point, the worst of them is shown. */
+    /** The highest value of the samples of a point: a point shows its worst sample. */
     private static @Nullable Number highest(int older, int younger, Aged figure) {
       long highest = -1;
       for (int age = younger; age < older; age++) {

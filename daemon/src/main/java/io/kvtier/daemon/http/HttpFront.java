@@ -41,37 +41,37 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The HTTP server for operators, on an event loop of its own: what is asked here can't hold up what
- * engines ask over gRPC. It is all read only; a connection that stands still is closed.
+ * The HTTP server for operators. It has its own event loop, so that its requests can't delay
+ * engines' calls over gRPC. All requests only read. A connection without progress is closed.
  */
 public final class HttpFront implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(HttpFront.class);
 
-  /** The most connections, beside those on their way out. */
+  /** Maximum connections, without connections that are being closed. */
   public static final int CONNECTIONS_MAX = 1024;
 
   private static final int BACKLOG = 1024;
 
-  /** What the kernel holds of answers that a peer does not take, doubled by it. */
+  /** Buffer size for answers that a peer does not take; the kernel doubles it. */
   private static final int SEND_BYTES = 64 << 10;
 
   private static final int LINE_BYTES_MAX = 4 << 10;
   private static final int HEADER_BYTES_MAX = 16 << 10;
 
-  /** A connection on which for so long no request has come in whole, nor an answer gone out. */
+  /** Maximum time in which a connection neither receives a whole request nor sends an answer. */
   private static final long STILL_NS_MAX = 30_000_000_000L;
 
   private static final long SAMPLE_MS = 1_000;
   private static final long STOP_TIMEOUT_S = 5;
 
   /**
-   * What the server needs of the daemon.
+   * The parts of the daemon that the server needs.
    *
    * @param socket of the daemon
-   * @param settings the configuration as it stands now, for people
+   * @param settings the current configuration, for people
    * @param hosts names by which callers know this machine
-   * @param tls null where the port has none
-   * @param tenants how many there are, with the one of all who have none
+   * @param tls null for no TLS
+   * @param tenants the count of tenants, with the one of all callers without a tenant
    */
   public record Environment(
       String version,
@@ -101,9 +101,9 @@ public final class HttpFront implements AutoCloseable {
   private @Nullable MetricsPage metrics;
 
   /**
-   * Starts to serve; throws naming the key to change when the port can't be had.
+   * Starts to serve; throws, naming the key to change, if the port can't be opened.
    *
-   * @param place where it listens
+   * @param place where the server listens
    */
   public HttpFront(Listener.Place place, Environment environment) throws IOException {
     this.place = place;
@@ -165,7 +165,7 @@ public final class HttpFront implements AutoCloseable {
     State state =
         new State(environment.socket(), environment.settings(), environment.counters(), reports);
     new Dashboard().addTo(routes);
-    // Those who watch add parameters of their own.
+    // Monitoring programs add their own parameters.
     routes.add("/healthz", request -> Future.succeededFuture(health.live(gate.isOpen(request))));
     routes.add("/readyz", request -> health.ready(gate.isOpen(request)));
     routes.addGuarded(
@@ -197,7 +197,10 @@ public final class HttpFront implements AutoCloseable {
                     System.nanoTime())));
   }
 
-  /** Made when it is first asked for, as it takes half a second on a cold JVM. */
+  /**
+   * The page of metrics. It is made at the first request, because that takes half a second on a
+   * cold JVM.
+   */
   private MetricsPage metrics(Environment environment, Health health, IndexReports reports) {
     MetricsPage page = metrics;
     if (page == null) {
@@ -238,7 +241,7 @@ public final class HttpFront implements AutoCloseable {
             .toCompletionStage());
   }
 
-  /** Where it listens: the host as configured, and the port that was had. */
+  /** The address of the server: the configured host, and the port on which it listens. */
   public String address() {
     return ListenerRules.address(place.listener().host(), server.actualPort());
   }
@@ -250,7 +253,7 @@ public final class HttpFront implements AutoCloseable {
     server.pipeline().addBefore(server.name(), null, new PipelinedRequests(counters::countRefusal));
   }
 
-  /** It moves: of all connections it is the last to leave for another, or for standing still. */
+  /** Notes progress on a connection: of all connections it is now the last that is closed. */
   private void touch(HttpConnection connection) {
     table.touch(((HttpServerConnection) connection).channelHandlerContext().channel());
   }

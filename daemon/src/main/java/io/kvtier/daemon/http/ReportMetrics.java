@@ -16,17 +16,16 @@ import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Metrics of what stands in the index's report: devices, the object store, GPUs, namespaces. Where
- * the index does not answer, there are none of them but that it does not. Confined to the event
- * loop.
+ * Metrics from the index's report: devices, the object store, GPUs, namespaces. If the index does
+ * not answer, the only metric says so. Confined to the event loop.
  */
 final class ReportMetrics implements MultiCollector {
-  /** The namespaces with most bytes have series of their own. */
+  /** Maximum namespaces with their own series: the ones with the most bytes. */
   static final int NAMESPACES_MAX = 20;
 
   private static final Owner OTHERS = new Owner("", "other");
 
-  // Levels, among what else are counts.
+  // These fields are levels; all others are counts.
   private static final Set<String> OBJECT_LEVELS = Set.of("keys_known", "deletions_waiting");
 
   private final String version;
@@ -38,7 +37,7 @@ final class ReportMetrics implements MultiCollector {
     this.health = health;
   }
 
-  /** What the next scrape shows; null where the index did not answer. */
+  /** Sets the report for the next scrape; null if the index did not answer. */
   void show(@Nullable JsonObject latest) {
     report = latest;
   }
@@ -252,10 +251,10 @@ final class ReportMetrics implements MultiCollector {
     }
   }
 
-  /** Who a series is of. */
+  /** The tenant and the namespace of a series. */
   private record Owner(String tenant, String namespace) {}
 
-  /** What is held, by tier. */
+  /** The blocks of a namespace, by tier. */
   private record Held(long hostBlocks, long ssdBlocks, long hostBytes, long ssdBytes) {
     private long bytes() {
       return hostBytes + ssdBytes;
@@ -270,7 +269,10 @@ final class ReportMetrics implements MultiCollector {
     }
   }
 
-  /** The largest on their own; one that is called like the rest is added to it. */
+  /**
+   * Adds series for the largest namespaces, and one series for all others. A namespace whose name
+   * equals that series' name is added to it.
+   */
   private static void namespaces(Families out, List<JsonObject> namespaces, long total) {
     out.gauge("kvtier_namespaces", "Registered namespaces", (double) total);
     Map<Owner, Held> all = new HashMap<>();

@@ -11,7 +11,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.function.Supplier;
 
-/** The daemon's state as JSON, in the shapes that {@code kvtier COMMAND --json} has. */
+/** The daemon's state as JSON, in the form of {@code kvtier COMMAND --json}. */
 final class State {
   private final Path socket;
   private final Supplier<List<LoadedConfig.Entry>> settings;
@@ -53,7 +53,7 @@ final class State {
         });
   }
 
-  /** All of it; of an index that does not answer, the counters that stand in memory. */
+  /** The whole state; only the counters from memory if the index does not answer. */
   Future<Answer> stats() {
     return reports
         .fresh()

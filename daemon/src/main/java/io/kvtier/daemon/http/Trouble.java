@@ -7,13 +7,13 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A part of the daemon that does not do what it is there for, as the index reports it.
+ * A part of the daemon in trouble, as the index reports it.
  *
  * @param part such as ssd/0 or object/load
  * @param cure what an operator can do
  */
 record Trouble(String part, String reason, String cure) {
-  /** The parts that the index's report names. */
+  /** The troubles in the index's report. */
   static List<Trouble> of(JsonObject report) {
     return objects(report, "troubles").stream()
         .map(one ->
@@ -21,7 +21,7 @@ record Trouble(String part, String reason, String cure) {
         .toList();
   }
 
-  /** The parts that a health report names. */
+  /** The troubles in a health report. */
   static List<Trouble> of(HealthReport health) {
     return health.troubles().stream()
         .map(one -> new Trouble(one.part(), one.reason(), one.cure()))
@@ -29,9 +29,10 @@ record Trouble(String part, String reason, String cure) {
   }
 
   /**
-   * As JSON.
+   * Troubles as JSON.
    *
-   * @param withReasons not for anybody: a reason may be the words of the object store
+   * @param withReasons false for callers without rights: a reason can contain an object store's
+   *     message
    */
   static JsonArray json(List<Trouble> troubles, boolean withReasons) {
     JsonArray all = new JsonArray();
@@ -42,7 +43,7 @@ record Trouble(String part, String reason, String cure) {
     return all;
   }
 
-  /** The objects of an array of a report; none where it is missing. */
+  /** The objects in an array of a report; empty if the array is absent. */
   static List<JsonObject> objects(JsonObject json, String field) {
     List<JsonObject> objects = new ArrayList<>();
     JsonArray array = json.getJsonArray(field);

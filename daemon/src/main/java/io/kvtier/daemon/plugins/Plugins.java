@@ -21,8 +21,8 @@ import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The plug-ins of one folder. A process loads plug-ins once: the first folder from which they can
- * be loaded is the one whose policies and codecs can be chosen until the process ends.
+ * The plug-ins of one folder. A process loads plug-ins once. Policies and codecs come from the
+ * first folder that could be loaded, until the process ends.
  */
 public final class Plugins {
   /** No plug-ins. */
@@ -31,10 +31,10 @@ public final class Plugins {
   private static @Nullable Plugins inUse;
 
   /**
-   * What a plug-in brings, for people.
+   * A part that a plug-in brings, for people.
    *
    * @param kind such as "eviction policy"
-   * @param name by which the configuration chooses it
+   * @param name the name by which the configuration chooses the part
    * @param jar the file name of the jar
    */
   public record Part(String kind, String name, String jar) {
@@ -56,8 +56,8 @@ public final class Plugins {
   }
 
   /**
-   * Loads the plug-ins of a folder, or checks them where the process has loaded those of another
-   * folder.
+   * Loads the plug-ins of a folder. If the process uses the plug-ins of another folder, these are
+   * only checked.
    *
    * @throws PluginException naming what can't be loaded, and what to do
    */
@@ -109,7 +109,7 @@ public final class Plugins {
     inUse = this;
   }
 
-  /** As if the process had loaded none; for tests. */
+  /** Forgets the loaded plug-ins; for tests. */
   static synchronized void forget() {
     EvictionPolicies.plugIn(Map.of());
     AdmissionPolicies.plugIn(Map.of());
@@ -127,17 +127,17 @@ public final class Plugins {
     return byName;
   }
 
-  /** Everything that they bring, by kind. */
+  /** All parts of the plug-ins, ordered by kind. */
   public List<Part> parts() {
     return parts;
   }
 
-  /** The folder; null where there are no plug-ins. */
+  /** The folder; null for no plug-ins. */
   public @Nullable Path folder() {
     return folder;
   }
 
-  /** The provider of a source; null: there is none of that name. */
+  /** The provider of a source; null if no plug-in has one with that name. */
   public @Nullable OuterSourceProvider source(String name) {
     return sources.get(name);
   }
@@ -147,7 +147,7 @@ public final class Plugins {
     return new TreeSet<>(sources.keySet());
   }
 
-  /** All of it in a line for people. */
+  /** The folder and all parts, in one line for people. */
   public String describe() {
     if (folder == null) {
       return "none: plugins.directory is empty";

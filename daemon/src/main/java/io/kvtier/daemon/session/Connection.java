@@ -8,7 +8,7 @@ import io.kvtier.protocol.linux.UnixSocket;
 import java.lang.foreign.Arena;
 import org.jspecify.annotations.Nullable;
 
-/** A client's connection, and what belongs to its session once it has one. */
+/** A client's connection and, once there is one, the parts of its session. */
 final class Connection {
   final long tag;
   final UnixSocket socket;
@@ -22,13 +22,15 @@ final class Connection {
   RingBudget.@Nullable Rings rings;
   boolean socketClosed;
 
-  /** Whether a closer has the socket: then that is closed when the closer is through. */
+  /** Whether a thread of the closer uses the socket, which is then closed after that use. */
   boolean isAside;
 
   /** Whether the index was told that the session is over. */
   boolean closeOffered;
 
-  /** The client has closed its end, which it does when it writes to no slot any more. */
+  /**
+   * Whether the client has closed its end, which it does only when it no longer writes to slots.
+   */
   boolean hasHungUp;
 
   Connection(long tag, UnixSocket socket, UnixSocket.PeerCredentials peer) {
@@ -38,7 +40,7 @@ final class Connection {
     this.acceptedNs = System.nanoTime();
   }
 
-  /** Whether its session belongs to that tenant. */
+  /** Whether the session belongs to a tenant. */
   boolean isOf(int tenant) {
     return grant != null && grant.tenant() == tenant;
   }

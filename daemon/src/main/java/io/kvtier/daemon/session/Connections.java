@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The connections that there are, and how they end. Used by the sessions' thread alone. */
+/** All connections, and how they end. For the sessions' thread only. */
 final class Connections {
   private static final Logger LOG = LoggerFactory.getLogger(Connections.class);
 
@@ -29,19 +29,19 @@ final class Connections {
   private final Closer closer;
   private final Map<Long, Connection> all = new HashMap<>();
 
-  /** Those that have a session, oldest first. */
+  /** Connections with a session, by the session's id, oldest first. */
   private final Map<Long, Connection> bySession = new LinkedHashMap<>();
 
-  /** Those who have not said hello, by their tags, in the order in which they came. */
+  /** Connections without a hello, by tag, oldest first. */
   private final Map<Long, Connection> silent = new LinkedHashMap<>();
 
-  /** Whose ends the index is to be told of. */
+  /** Ended connections that the index has not yet been told of. */
   private final ArrayDeque<Connection> closing = new ArrayDeque<>();
 
   /**
-   * Makes one without connections.
+   * A set without connections.
    *
-   * @param epoll that watches their sockets
+   * @param epoll watches the sockets
    */
   Connections(
       Epoll epoll,
@@ -56,19 +56,19 @@ final class Connections {
     this.closer = closer;
   }
 
-  /** A connection that has said nothing yet. */
+  /** Adds a connection that has not yet said hello. */
   void add(Connection connection) {
     all.put(connection.tag, connection);
     silent.put(connection.tag, connection);
   }
 
-  /** It has a session now. */
+  /** Notes that a connection has a session now. */
   void opened(Connection connection, long sessionId) {
     silent.remove(connection.tag);
     bySession.put(sessionId, connection);
   }
 
-  /** The connection with that tag, or null. */
+  /** The connection with a tag, or null. */
   @Nullable Connection byTag(long tag) {
     return all.get(tag);
   }
@@ -78,22 +78,22 @@ final class Connections {
     return bySession.get(sessionId);
   }
 
-  /** Those with a session, oldest first. */
+  /** The connections with a session, oldest first. */
   Collection<Connection> withSession() {
     return Collections.unmodifiableCollection(bySession.values());
   }
 
-  /** How many have not said hello. */
+  /** The count of connections without a hello. */
   int silentCount() {
     return silent.size();
   }
 
-  /** Who has waited longest without a hello, or null. */
+  /** The oldest connection without a hello, or null. */
   @Nullable Connection oldestSilent() {
     return silent.isEmpty() ? null : silent.values().iterator().next();
   }
 
-  /** The connection is over; its session, if it has one, is given to the index to release. */
+  /** Ends a connection. The index is asked to release its session, if there is one. */
   void end(Connection connection) {
     closeSocket(connection);
     if (connection.session == null) {
@@ -104,7 +104,7 @@ final class Connections {
     }
   }
 
-  /** Closes its socket, or has it closed where that can last. Its session stays. */
+  /** Closes a connection's socket, on another thread if that can take long. The session stays. */
   void closeSocket(Connection connection) {
     if (!connection.socketClosed) {
       connection.socketClosed = true;
@@ -128,13 +128,16 @@ final class Connections {
     }
   }
 
-  /** Root and the daemon's own user can do worse than to leave answers unread. */
+  /**
+   * Whether the client runs as root or as the daemon's user: these users need no limit of unread
+   * answers.
+   */
   private static boolean isTrusted(Connection connection) {
     int user = connection.peer.uid();
     return user == 0 || user == SocketPaths.uid();
   }
 
-  /** Lets go of a socket that is watched no more. */
+  /** Closes a socket that is no longer watched. */
   void endSocket(Connection connection) {
     UnixSocket socket = connection.socket;
     boolean sentDescriptors = connection.session != null;
@@ -147,7 +150,7 @@ final class Connections {
     }
   }
 
-  /** Tells the index of ends, as far as it takes them now. */
+  /** Tells the index of ended connections, until the index takes no more. */
   void offerCloses() {
     while (!closing.isEmpty()) {
       Connection connection = closing.peek();
@@ -163,7 +166,10 @@ final class Connections {
     }
   }
 
-  /** The index has released its session, or there was none: nothing of it stays. */
+  /**
+   * Removes a connection without a session, or whose session the index has released, and frees its
+   * parts.
+   */
   void forget(Connection connection) {
     all.remove(connection.tag);
     silent.remove(connection.tag);
@@ -191,7 +197,7 @@ final class Connections {
     }
   }
 
-  /** Closes all sockets; the index is not told any more. */
+  /** Closes all sockets, without telling the index. */
   void closeAll() {
     for (Connection connection : all.values()) {
       closeSocket(connection);

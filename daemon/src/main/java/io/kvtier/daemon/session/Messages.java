@@ -10,11 +10,11 @@ import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** The messages of the sessions' socket, as bytes. */
+/** Encodes and decodes the messages of the sessions' socket. */
 final class Messages {
   private Messages() {}
 
-  /** Whether a message begins as a client's first does. */
+  /** Whether a message is a client's hello. */
   static boolean isHello(byte[] bytes) {
     return bytes.length >= HandshakeDescriptor.HELLO_NAME_OFFSET
         && Words.getLong(aligned(bytes), 0) == HandshakeDescriptor.HELLO_MAGIC;
@@ -35,7 +35,7 @@ final class Messages {
         && Words.getLong(aligned(bytes), 0) == magic;
   }
 
-  /** What answers a hello: a welcome, or a refusal with its reason. */
+  /** The answer to a hello: a welcome, or a refusal with its reason. */
   static byte[] welcome(Status status, long sessionId, SlabStore slabs, String text) {
     byte[] utf8 = Printable.of(text).getBytes(StandardCharsets.UTF_8);
     byte[] bytes = new byte[HandshakeDescriptor.WELCOME_TEXT_OFFSET + utf8.length];
@@ -52,7 +52,7 @@ final class Messages {
     return Arrays.copyOf(result, bytes.length);
   }
 
-  /** What answers a question: its own magic and number, with a status. */
+  /** The answer to a question: the question's magic and number, with a status. */
   static byte[] answer(byte[] question, Status status) {
     MemorySegment out = aligned(question);
     Words.putInt(out, HandshakeDescriptor.ANSWER_STATUS_OFFSET, 0);
@@ -60,7 +60,7 @@ final class Messages {
     return Arrays.copyOf(toBytes(out), HandshakeDescriptor.ANSWER_BYTES);
   }
 
-  /** Byte arrays are not aligned for longs: messages are read and made in arrays of longs. */
+  /** A copy of a message in an array of longs: byte arrays are not aligned for longs. */
   static MemorySegment aligned(byte[] bytes) {
     MemorySegment segment = MemorySegment.ofArray(new long[(bytes.length + 7) / 8 + 3]);
     MemorySegment.copy(MemorySegment.ofArray(bytes), 0, segment, 0, bytes.length);

@@ -19,30 +19,30 @@ import org.jspecify.annotations.Nullable;
 
 /** Decides who gets a session: version, rights, and shares of sessions and of rings' memory. */
 final class Newcomers {
-  /** The part of a tenant's sessions that those have at most who may only read. */
+  /** Maximum share of clients with the role read in a tenant's sessions. */
   private static final double READERS_SHARE = 0.75;
 
   private static final int NAME_BYTES_MAX = 256;
 
-  /** What became of a hello. */
+  /** The decision about a hello. */
   sealed interface Decision {}
 
-  /** There is a session for it; its rings are taken from the budget. */
+  /** The client gets a session; its rings are taken from the budget. */
   record Accepted(String name, Grant grant, RingBudget.Rings rings) implements Decision {}
 
-  /** There is none, and why. */
+  /** The client gets no session. */
   record Refused(Status status, String why) implements Decision {}
 
-  /** The sessions that there are. */
+  /** The open sessions. */
   interface Sessions {
-    /** Those with a session, oldest first. */
+    /** The connections with a session, oldest first. */
     Collection<Connection> open();
 
     /**
-     * Ends the oldest session that has asked for nothing, of those that a newcomer could take the
-     * place of.
+     * Ends the oldest session without a request, of the sessions whose place the newcomer could
+     * take.
      *
-     * @return what to tell the newcomer, who comes again; nothing where there is none
+     * @return words that tell the newcomer to try again; empty if no session was ended
      */
     String letOneGo(Predicate<Connection> isOne);
   }
@@ -105,7 +105,7 @@ final class Newcomers {
     return ringsFor(hello, grant, name);
   }
 
-  /** Null where there is a place for one more session of that caller. */
+  /** The refusal if there is no place for another session of the caller, else null. */
   private @Nullable Refused placeFor(Grant grant, int user) {
     int count = sessions.open().size();
     if (count >= sessionsMax) {
@@ -188,7 +188,7 @@ final class Newcomers {
         && Integer.bitCount(bytes) == 1;
   }
 
-  /** A client's name, of which so much is kept: it goes into logs and onto terminals. */
+  /** A client's name, printable and shortened, for logs and terminals. */
   private static String nameOf(MemorySegment hello, byte[] bytes) {
     int length =
         Math.min(

@@ -11,30 +11,30 @@ import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Takes descriptors that clients pass, on threads that nothing depends on: how long it takes to let
- * go of what is no memory is its sender's choice.
+ * Takes descriptors that clients pass, on threads of the closer: a client can pass a descriptor
+ * whose close takes as long as the client likes.
  */
 final class PassedDescriptors {
-  /** What became of a descriptor. */
+  /** The outcome for the descriptors of a question. */
   sealed interface Passed {
-    /** What is closed when the question has its answer. */
+    /** The descriptors that are closed after the answer. */
     default List<Descriptor> unwanted() {
       return List.of();
     }
 
     record Memory(Descriptor descriptor) implements Passed {}
 
-    /** None, or several. */
+    /** No descriptor, or several. */
     record OfAnotherCount(List<Descriptor> unwanted) implements Passed {}
 
-    /** There is no use for it here. */
+    /** The daemon has no use for descriptors. */
     record Unwanted() implements Passed {}
 
-    /** The connection ends. */
+    /** Descriptors that are refused; the connection ends. */
     record Wrong(String why, List<Descriptor> unwanted) implements Passed {}
   }
 
-  /** A question whose descriptor was taken: it can be answered now. */
+  /** A question whose descriptors were taken, and that can be answered now. */
   @SuppressWarnings("ArrayRecordComponent") // these are never compared
   record Taken(Connection connection, byte[] question, Passed passed) {}
 
@@ -44,10 +44,10 @@ final class PassedDescriptors {
   private final ConcurrentLinkedQueue<Taken> taken = new ConcurrentLinkedQueue<>();
 
   /**
-   * Makes one.
+   * A taker without questions.
    *
    * @param takesMemory whether the daemon has a use for memory of a device
-   * @param bell rung when there is something for {@link #poll}
+   * @param bell rung when {@link #poll} has something to return
    */
   PassedDescriptors(Closer closer, BooleanSupplier takesMemory, Runnable bell) {
     this.closer = closer;
@@ -56,10 +56,10 @@ final class PassedDescriptors {
   }
 
   /**
-   * Takes a question with the descriptors that it passes, elsewhere. The connection's socket is
-   * read by nobody else until {@link #poll} returns it.
+   * Takes a question with its descriptors, on another thread. Until {@link #poll} returns the
+   * connection, no other thread may read its socket.
    *
-   * @return false where too much that was passed does not close
+   * @return false if too many descriptors that were passed before do not close
    */
   boolean take(Connection connection, byte[] question) {
     boolean isWanted = takesMemory.getAsBoolean();
@@ -70,17 +70,17 @@ final class PassedDescriptors {
           Passed passed = isWanted ? received(connection) : dropped(connection);
           taken.add(new Taken(connection, question, passed));
           bell.run();
-          // Its connection need not wait for that.
+          // The connection need not wait until they are closed.
           passed.unwanted().forEach(UnixSocket::discard);
         });
   }
 
-  /** The next that was taken, or null. */
+  /** The next question that can be answered, or null. */
   @Nullable Taken poll() {
     return taken.poll();
   }
 
-  /** Nobody here has a use for it. */
+  /** Drops the message with its descriptors. */
   private static Passed dropped(Connection connection) {
     connection.socket.drop();
     return new Passed.Unwanted();

@@ -8,9 +8,9 @@ import io.kvtier.protocol.access.Role;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The memory of sessions' rings. Each tenant has a share of it by weight. Those who may only read
- * have at most half of their tenant's, in rings of at most the usual size: so they keep no engine
- * out.
+ * The memory for sessions' rings. Each tenant has a share by its weight. Clients with the role read
+ * have at most half of their tenant's share, in rings of at most the usual size, so that they keep
+ * no engine out.
  */
 final class RingBudget {
   private static final int KIB = 1 << 10;
@@ -18,7 +18,7 @@ final class RingBudget {
   /**
    * The rings of one session.
    *
-   * @param bytes all of its memory
+   * @param bytes the memory of both rings and of the session's region
    */
   record Rings(int requestBytes, int completionBytes, long bytes) {
     static final Rings SMALLEST = of(Protocol.RING_BYTES_MIN, Protocol.RING_BYTES_MIN);
@@ -34,7 +34,7 @@ final class RingBudget {
   private final long[] used;
   private final long[] usedByReaders;
 
-  /** A budget of which nothing is used. */
+  /** An unused budget. */
   RingBudget(long bytesMax, Tenants tenants) {
     this.bytesMax = bytesMax;
     this.tenants = tenants;
@@ -42,7 +42,7 @@ final class RingBudget {
     this.usedByReaders = new long[tenants.count()];
   }
 
-  /** What all sessions with such a grant may have together. */
+  /** The maximum memory of all sessions with an equal grant. */
   long share(Grant grant) {
     long ofTenant =
         (long) tenants.shareOf((int) Math.min(bytesMax / KIB, Integer.MAX_VALUE), grant.tenant())
@@ -51,9 +51,9 @@ final class RingBudget {
   }
 
   /**
-   * Takes memory for a session's rings: as large as its client wishes, or else the smallest.
+   * Takes memory for a session's rings, in the wished sizes, or else in the smallest.
    *
-   * @return null where there is not even memory for those
+   * @return null if the memory does not suffice for the smallest
    */
   @Nullable Rings take(Grant grant, int requestBytes, int completionBytes) {
     int most = isReader(grant) ? Protocol.RING_BYTES_DEFAULT : Protocol.RING_BYTES_MAX;
@@ -66,7 +66,7 @@ final class RingBudget {
     return rings;
   }
 
-  /** Gives back what a session had. */
+  /** Gives a session's memory back. */
   void release(Grant grant, Rings rings) {
     add(grant, -rings.bytes());
   }

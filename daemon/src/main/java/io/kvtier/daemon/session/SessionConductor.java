@@ -28,9 +28,8 @@ import org.slf4j.LoggerFactory;
 import org.slf4j.event.Level;
 
 /**
- * Accepts connections, makes sessions of them, passes slabs, and notices when they end. It has a
- * thread of its own, which sleeps in epoll; what it tells the index, and the index it, goes through
- * queues.
+ * Accepts connections, makes sessions of them, passes slabs, and notices when they end. It has its
+ * own thread, which sleeps in epoll. Queues connect this thread and the index.
  */
 public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(SessionConductor.class);
@@ -39,7 +38,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
   private static final long BRIEF_NS = 2_000_000_000L;
 
-  /** A client's first request comes right behind the handshake. */
+  /**
+   * Time after which a session without a request can be ended: a client's first request follows the
+   * handshake at once.
+   */
   private static final long UNUSED_NS = 100_000_000L;
 
   private static final int TICK_MS = 1000;
@@ -47,34 +49,34 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final int ACCEPT_PAUSE_MS = 100;
   private static final long ACCEPT_PAUSE_NS = ACCEPT_PAUSE_MS * 1_000_000L;
 
-  /** Those who connect without end shall not keep the thread from those who have. */
+  /** Maximum new connections in one round, so that open sessions are served between them. */
   private static final int ACCEPTS_PER_ROUND = 64;
 
-  /** Some eight answers: clients ask one question at a time. */
+  /** Maximum unread bytes of a socket, about eight answers: clients ask one question at a time. */
   private static final int UNREAD_BYTES_MAX = 4096;
 
-  /** Set in the tags of events that tell of a client's process, not of its socket. */
+  /** Marks tags of events about a client's process, not about its socket. */
   private static final long PROCESS_BIT = 1L << 62;
 
   /** The most connections that have not said hello: a newcomer takes the place of the oldest. */
   private static final int SILENT_MAX = 256;
 
   /**
-   * What sessions need of the daemon.
+   * The parts of the daemon that sessions need.
    *
-   * @param version the daemon's own
+   * @param version the daemon's version
    */
   public record Environment(
       String version, Counters counters, Access access, Memory memory, IndexSide index) {}
 
-  /** Who may have sessions, and how many. */
+  /** The clients that may have sessions, and the limits of sessions. */
   public record Access(PeerPolicy peers, Tenants tenants, int sessionsMax, long ringBytesMax) {}
 
   /**
-   * The memory that sessions are given or give.
+   * The memory that passes between daemon and clients.
    *
-   * @param daemonRegion the daemon's own, for reading
-   * @param slabTenants whose each slab is
+   * @param daemonRegion the daemon's region, read-only
+   * @param slabTenants the tenant of each slab
    * @param takesMemory whether clients may pass descriptors of a device's memory
    */
   public record Memory(
@@ -83,7 +85,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       Tenants.Regions slabTenants,
       BooleanSupplier takesMemory) {}
 
-  /** The index, as this thread tells it something. */
+  /** The index and the ways to wake it. */
   public record IndexSide(IndexAgent agent, Runnable bell, Epoll epoll) {}
 
   private sealed interface Notice {
@@ -127,7 +129,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     thread = Thread.ofPlatform().daemon().name("kvtier-sessions").unstarted(this::run);
   }
 
-  /** The sessions, as those who decide about newcomers see them. */
+  /** The open sessions, as {@link Newcomers} sees them. */
   private final class OpenSessions implements Newcomers.Sessions {
     @Override
     public Collection<Connection> open() {
@@ -140,7 +142,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     }
   }
 
-  /** Begins. */
+  /** Starts the thread. */
   public void start() {
     thread.start();
   }
@@ -167,7 +169,8 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     try {
       serve();
     } catch (Throwable t) {
-      // A daemon that serves its old sessions and takes no new ones would look alive for ever.
+      // Without this thread the daemon would serve old sessions, take no new ones, and look
+      // alive for ever.
       LOG.error("sessions can't be served any more; the daemon stops", t);
       Runtime.getRuntime().halt(70);
     }
@@ -232,7 +235,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     }
   }
 
-  /** What can't be accepted stays readable: without a pause the thread would spin on it. */
+  /**
+   * Pauses accepting. A connection that can't be accepted keeps the listener readable, and the
+   * thread would spin.
+   */
   private void pauseListening() {
     try {
       epoll.remove(listener.descriptor());
@@ -302,10 +308,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   }
 
   /**
-   * Where there are too many sessions, the oldest that has asked for nothing leaves for others: who
-   * opens sessions and leaves them so keeps nobody else out.
+   * Ends the oldest session without a request, so that a client with unused sessions keeps no other
+   * client out.
    *
-   * @return what to tell the newcomer, who comes again
+   * @return words that tell the newcomer to try again; empty if no session was ended
    */
   private String endOneUnused(Predicate<Connection> isOne) {
     long now = System.nanoTime();
@@ -372,9 +378,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   }
 
   /**
-   * A session ends with the process that connected, also where a child of it holds the socket, too:
-   * nobody can tell whom that child takes itself for, and what is leased and reserved would stay
-   * so.
+   * Watches the client's process. A session ends with the process that connected, also if a child
+   * still has the socket: the child does not know that it holds the session, and leases and
+   * reservations would stay.
    */
   private void watchProcess(Connection connection) throws IOException {
     Descriptor process = connection.socket.peerProcess(connection.peer);
@@ -447,8 +453,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         continue;
       }
       try {
+        // Before anything that can fail: the session takes the memory, and closes it later.
+        Status status = statusOf(one, session);
         epoll.add(connection.socket.descriptor(), Epoll.IN, connection.tag);
-        connection.socket.send(Messages.answer(one.question(), statusOf(one, session)));
+        connection.socket.send(Messages.answer(one.question(), status));
       } catch (IOException e) {
         LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
         connections.end(connection);
@@ -485,7 +493,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
           connections.end(connection);
         }
         case Notice.Released released -> {
-          // Who only asked something and went, as each command does, is told of once.
+          // A brief session, such as a command's, has only the line of its beginning in the log.
           boolean isBrief = System.nanoTime() - connection.acceptedNs < BRIEF_NS;
           LOG.atLevel(isBrief ? Level.DEBUG : Level.INFO)
               .log("session {} closed", released.session().id());

@@ -35,21 +35,23 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Sends spans to an OpenTelemetry collector, by OTLP over HTTP. They have the ids that the index
- * chose, for what comes later may be on a span's account, and the times that it saw. Confined to
- * one thread; a collector that is slow, or away, holds up that thread alone.
+ * Sends spans to an OpenTelemetry collector, by OTLP over HTTP. Spans have the ids and the times
+ * that the index gave them, because later spans can refer to earlier ones. Confined to one thread:
+ * only that thread waits for a slow or absent collector.
  */
 public final class SpanSender implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(SpanSender.class);
 
   /**
-   * The library tells what fails in its own log, and this class in the daemon's. Kept: else it is
-   * collected.
+   * The library's logger is silenced, because this class logs failures itself. The field keeps the
+   * logger from being collected.
    */
   private static final java.util.logging.Logger LIBRARY =
       java.util.logging.Logger.getLogger("io.opentelemetry");
 
-  /** How long a batch may take, of which nothing is tried again: the next one comes soon. */
+  /**
+   * Maximum time for a batch. A failed batch is not tried again, because the next one comes soon.
+   */
   static final Duration TIMEOUT = Duration.ofSeconds(5);
 
   private static final long WAIT_S = 6;
@@ -74,7 +76,7 @@ public final class SpanSender implements AutoCloseable {
    * Connects with the first spans.
    *
    * @param endpoint the whole URL, {@code http://HOST:4318/v1/traces} for example
-   * @param lost counts spans that were not taken
+   * @param lost told of the number of spans that were not sent
    */
   public SpanSender(String endpoint, String version, IntConsumer lost) {
     this.endpoint = endpoint;
@@ -106,7 +108,7 @@ public final class SpanSender implements AutoCloseable {
     tracer = provider.get("io.kvtier.daemon");
   }
 
-  /** The ids of the span that is made next. */
+  /** Gives the next span the ids that the index chose. */
   private final class ChosenIds implements IdGenerator {
     @Override
     public String generateSpanId() {
@@ -119,7 +121,7 @@ public final class SpanSender implements AutoCloseable {
     }
   }
 
-  /** Keeps what has ended for the exporter. */
+  /** Collects ended spans for the exporter. */
   private final class Gatherer implements SpanProcessor {
     @Override
     public void onStart(Context parent, ReadWriteSpan span) {}
@@ -140,18 +142,18 @@ public final class SpanSender implements AutoCloseable {
     }
   }
 
-  /** Counts spans that are not sent at all. */
+  /** Counts spans that are never sent. */
   void lose(int spans) {
     lost.accept(spans);
   }
 
   /**
-   * Sends them, and waits until they are taken, or are not.
+   * Sends spans, and waits for the collector's answer.
    *
-   * @return false when they are lost
+   * @return false if the spans are lost
    */
   boolean send(List<RequestTold.Span> spans) {
-    // Each time anew: the two clocks drift.
+    // The difference of the clocks is measured each time, because they drift.
     long epochNs = TimeUnit.MILLISECONDS.toNanos(System.currentTimeMillis()) - System.nanoTime();
     for (RequestTold.Span span : spans) {
       make(span, epochNs);

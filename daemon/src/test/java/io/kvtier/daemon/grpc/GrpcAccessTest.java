@@ -734,11 +734,13 @@ final class GrpcAccessTest {
     }
   }
 
+  private static final int DATA_FRAME = 0;
   private static final int HEADERS_FRAME = 1;
   private static final int RESET_FRAME = 3;
   private static final int SETTINGS_FRAME = 4;
   private static final int PING_FRAME = 6;
   private static final int GOAWAY_FRAME = 7;
+  private static final int END_STREAM = 1;
   private static final int END_HEADERS = 4;
 
   private static void writeFrame(
@@ -788,6 +790,36 @@ final class GrpcAccessTest {
     while (calls.stream().filter(Future::failed).count() < count) {
       assertTrue(System.nanoTime() < end, "they all wait");
       Thread.sleep(20);
+    }
+  }
+
+  /** A client that is told by GOAWAY connects again; one that is not has its next call fail. */
+  @Test
+  void idleConnection_calledOrNot_isToldThatItEnds() throws Exception {
+    start("grpc.first_call=1s", "grpc.idle=1s");
+    for (boolean hasCalled : List.of(false, true)) {
+      try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+        socket.setSoTimeout(60_000);
+        DataOutputStream out = new DataOutputStream(socket.getOutputStream());
+        out.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(StandardCharsets.ISO_8859_1));
+        writeFrame(out, SETTINGS_FRAME, 0, 0, new byte[0]);
+        if (hasCalled) {
+          byte[] call = callOf("Ping", requireNonNull(tokens.get(Role.READ)));
+          writeFrame(out, HEADERS_FRAME, END_HEADERS, 1, call);
+          writeFrame(out, DATA_FRAME, END_STREAM, 1, new byte[5]);
+        }
+        out.flush();
+        DataInputStream in = new DataInputStream(socket.getInputStream());
+        int lengthAndType = in.readInt();
+        while ((lengthAndType & 0xff) != GOAWAY_FRAME) {
+          in.skipNBytes(5L + (lengthAndType >>> 8));
+          lengthAndType = in.readInt();
+        }
+        in.skipNBytes(5); // flags, and the stream of the frame
+        assertEquals(hasCalled ? 1 : 0, in.readInt(), "the last stream that was served");
+        assertEquals(0, in.readInt(), "no error");
+        assertEquals(-1, in.read());
+      }
     }
   }
 

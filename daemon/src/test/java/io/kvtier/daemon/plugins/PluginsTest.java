@@ -8,12 +8,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.daemon.config.ConfigException;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.daemon.config.KvtierdConfig;
+import io.kvtier.daemon.doctor.Doctor;
+import io.kvtier.daemon.doctor.Finding;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.plugin.PluginApi;
 import io.kvtier.protocol.plugin.PluginException;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.gpu.GpuProbe;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -301,6 +304,35 @@ final class PluginsTest {
             .writing()
             .codec()
             .name());
+  }
+
+  private static Finding doctorsLine(String directory) throws Exception {
+    KvtierdConfig config =
+        ConfigLoader.load(
+            null,
+            List.of("plugins.directory=" + directory, "ssd.bytes=0", "http.enabled=false"));
+    return new Doctor(config, 0, () -> new GpuProbe.NoGpu("this is a test"))
+        .findings().stream()
+            .filter(finding -> finding.check().equals("plug-ins"))
+            .findFirst()
+            .orElseThrow();
+  }
+
+  @Test
+  void doctor_namesEveryPart_andWarnsOfAFolderWithoutParts() throws Exception {
+    Finding none = doctorsLine("");
+    assertEquals(Finding.Level.PASS, none.level());
+    assertSays(none.what(), "plugins.directory is empty");
+    Finding empty = doctorsLine(folder.toString());
+    assertEquals(Finding.Level.WARN, empty.level());
+    assertSays(empty.what(), "none in '" + folder + "'");
+    assertSays(empty.cure(), "put jars there");
+    Plugins.forget();
+    policy("Mine", "return \"mine\";", "return setup.inner(\"lru\");")
+        .write(folder.resolve("mine.jar"));
+    Finding loaded = doctorsLine(folder.toString());
+    assertEquals(Finding.Level.PASS, loaded.level());
+    assertSays(loaded.what(), folder.toString(), "eviction policy 'mine' (mine.jar)");
   }
 
   @Test
