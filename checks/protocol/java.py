@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable
 
-from checks.protocol.schema import SCHEMA, Attribute, Constant, Enumeration, Layout, Part, Schema, Value
+from checks.protocol.schema import SCHEMA, Attribute, Constant, Enumeration, Layout, Part, Schema, Value, number
 
 WIDTH = 100
 
@@ -41,7 +41,7 @@ def _class(name: str, doc: list[str], members: list[str]) -> str:
 
 
 def _diagram(part: Part) -> list[str]:
-    """A line for each field: where it stands, its kind and name, what it means."""
+    """A line for each field: offset, type, name and meaning."""
     rows = [(one.offset, f"{one.type}[{one.count}]" if one.count > 1 else one.type, one.words, one.doc) for one in part.fields]
     rows += [(offset, "", name, doc) for offset, name, doc in part.open_end]
     kinds = max(len(kind) for _, kind, _, _ in rows)
@@ -65,16 +65,12 @@ def _constants(constants: Iterable[Constant], comment: str = "") -> list[str]:
             value = f'0x{one.value >> 48:04X}_{one.value >> 32 & 0xFFFF:04X}_{one.value >> 16 & 0xFFFF:04X}_{one.value & 0xFFFF:04X}L; // "{one.text}" in memory order'
             lines.append(f"  public static final long {one.name} = {value}")
         else:
-            lines.append(f"  public static final int {one.name} = {_number(one.value)};")
+            lines.append(f"  public static final int {one.name} = {number(one.value)};")
         if one.doc:
             lines.append("")
     if lines and lines[-1]:
         lines.append("")
     return lines
-
-
-def _number(value: int) -> str:
-    return f"0x{value:X}" if value > 1 << 27 else str(value)
 
 
 def _enumeration(one: Enumeration) -> str:

@@ -46,17 +46,17 @@ class Field:
 
     @property
     def constant(self) -> str:
-        """The name that its offset has, or nothing."""
+        """The name of the constant with the field's offset; empty if there is none."""
         return "" if self.name.endswith("*") else self.name.upper().replace(" ", "_") + "_OFFSET"
 
     @property
     def words(self) -> str:
-        """Its name for people."""
+        """The name for people."""
         return self.name.rstrip("*")
 
     @property
     def format(self) -> str:
-        """As Python's struct has it."""
+        """The format in Python's struct."""
         return (str(self.count) if self.count > 1 else "") + FORMATS[self.type]
 
     @property
@@ -76,7 +76,7 @@ class Part:
     struct: str
     has_constants: bool
     open_end: list[tuple[int, str, str]]
-    """what begins at an offset and is no number: (offset, name, meaning)"""
+    """memory behind the numbers: (offset, name, meaning)"""
 
     @classmethod
     def of(cls, entry: dict[str, Any], where: str) -> Self:
@@ -109,7 +109,7 @@ class Part:
 
     @property
     def format(self) -> str:
-        """The whole record as Python's struct has it."""
+        """The format of the whole record in Python's struct."""
         text, end = "<", 0
         for one in self.fields:
             text += _gap(one.offset - end) + one.format
@@ -117,7 +117,7 @@ class Part:
         return text + _gap(self.length - end)
 
     def constants(self) -> list[Constant]:
-        """Where its fields stand, and its length."""
+        """The offsets of the fields, and the length of the record."""
         places = [Constant(self.prefix + one.constant, one.offset) for one in self.fields if one.constant and self.has_constants]
         return [*places, Constant(self.length_name, self.length)]
 
@@ -145,7 +145,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Attribute:
-    """What every value of an enumeration has."""
+    """A property of every value of an enumeration."""
 
     name: str
     type: str
@@ -225,7 +225,7 @@ class Native:
 
 @dataclass(frozen=True)
 class Schema:
-    """All of it."""
+    """The whole schema."""
 
     numbers_class: str
     numbers_doc: str
@@ -269,10 +269,10 @@ class Schema:
 
 
 def _gap(length: int) -> str:
-    """So many bytes of nothing, as Python's struct has them."""
+    """Padding bytes, in the format of Python's struct."""
     return f"{length}x" if length else ""
 
 
 def number(value: int) -> str:
-    """As people read it: large ones in hexadecimal."""
+    """The text of a number; large numbers are hexadecimal."""
     return f"0x{value:X}" if value > 1 << 27 else str(value)

@@ -185,7 +185,7 @@
 #define KVTIER_HANDSHAKE_ANSWER_STATUS_OFFSET 12
 #define KVTIER_HANDSHAKE_ANSWER_BYTES 16
 
-/* What follows a request's header. */
+/* The body that follows the header of a request. */
 typedef enum { BODY_NONE, BODY_KEYS, BODY_KEYS_AND_BLOCKS, BODY_IDS, BODY_TEXT } Body;
 
 static inline Body body_of(int code) {

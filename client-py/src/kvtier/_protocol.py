@@ -55,7 +55,7 @@ class Status(IntEnum):
 
 
 class Verb(IntEnum):
-    """What a request asks for."""
+    """The operation that a request asks for."""
 
     PING = 1
     REGISTER = 2
@@ -85,7 +85,7 @@ class Verb(IntEnum):
 
 
 class Tier(IntEnum):
-    """Where a block is."""
+    """The tier of a block."""
 
     NONE = 0
     GPU = 1

@@ -13,7 +13,7 @@ import java.util.List;
 public final class CountingPolicy implements EvictionPolicy {
   private static final System.Logger LOG = System.getLogger("com.example.CountingPolicy");
 
-  /** Makes it by name. */
+  /** Makes the policy. */
   public static final class Provider implements EvictionPolicyProvider {
     @Override
     public String name() {

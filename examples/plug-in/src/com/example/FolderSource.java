@@ -20,7 +20,7 @@ import java.nio.file.StandardOpenOption;
  * has the CRC-32C of the block in four bytes, little-endian, and then the block.
  */
 public final class FolderSource implements OuterSource {
-  /** Opens it by name. */
+  /** Opens the source. */
   public static final class Provider implements OuterSourceProvider {
     @Override
     public String name() {

@@ -14,8 +14,8 @@ import java.util.SplittableRandom;
 import java.util.stream.Stream;
 
 /**
- * The ledgers with a million rows: RocksDB's in java.io.tmpdir, Chronicle's in /dev/shm where there
- * is one. The first opening of each is that of a process that has loaded nothing of it yet.
+ * The ledgers with a million rows: RocksDB's in java.io.tmpdir, and Chronicle's in /dev/shm if there
+ * is one. The first opening of a ledger also loads the classes of its library.
  */
 final class LedgerBench {
   private static final int ROWS = 1_000_000;

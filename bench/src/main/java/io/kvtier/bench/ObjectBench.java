@@ -16,9 +16,8 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The object tier's pipeline against the bare client: the same server, the same blocks, as many
- * calls at a time. The pipeline makes headers and checksums, and checks them; the bare client
- * doesn't.
+ * Compares the object tier's pipeline with the bare client: same server, blocks and number of calls
+ * at a time. Only the pipeline makes and checks headers and checksums.
  */
 final class ObjectBench {
   private static final int CONCURRENCY = 8;

@@ -65,7 +65,7 @@ final class PingPong implements AutoCloseable {
     }
   }
 
-  /** This program again, with the same virtual machine. */
+  /** The command line of the other process. */
   private static List<String> javaCommand() {
     return List.of(
         Path.of(System.getProperty("java.home"), "bin", "java").toString(),

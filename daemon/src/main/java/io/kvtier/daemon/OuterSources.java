@@ -54,13 +54,13 @@ final class OuterSources implements AutoCloseable {
         setup.requireAllRead();
         return opened;
       }
-      why = "its provider opened none (null); ask who made the plug-in";
+      why = "its provider opened none (null); ask the author of the plug-in";
     } catch (IllegalArgumentException e) {
       why = String.valueOf(e.getMessage());
     } catch (IOException e) {
       why = FileErrors.words(e);
     } catch (RuntimeException | LinkageError e) {
-      why = "its provider failed: " + e + "; ask who made the plug-in";
+      why = "its provider failed: " + e + "; ask the author of the plug-in";
     }
     throw new IOException("plugins.sources: '" + source.name() + "' can't be opened: " + why);
   }

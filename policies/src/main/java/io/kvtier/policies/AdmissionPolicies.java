@@ -8,8 +8,12 @@ import java.util.Map;
  * frequency:times=2/evicted}, where the policy behind the slash is the one that the first wraps.
  */
 public final class AdmissionPolicies {
-  private static final Providers<AdmissionPolicyProvider> PROVIDERS =
-      new Providers<>("admission", AdmissionPolicyProvider.class, AdmissionPolicyProvider::name);
+  private static final Providers<AdmissionPolicyProvider, AdmissionPolicy> PROVIDERS =
+      new Providers<>(
+          "admission",
+          AdmissionPolicyProvider.class,
+          AdmissionPolicyProvider::name,
+          AdmissionPolicyProvider::create);
 
   private AdmissionPolicies() {}
 
@@ -23,7 +27,7 @@ public final class AdmissionPolicies {
     return PROVIDERS.builtInNames();
   }
 
-  /** Takes the policies of plug-ins, in place of those of an earlier call. */
+  /** Replaces the policies of plug-ins. */
   public static void plugIn(Map<String, AdmissionPolicyProvider> providers) {
     PROVIDERS.plugIn(providers);
   }
@@ -38,24 +42,8 @@ public final class AdmissionPolicies {
     Specification asked = Specification.parse(specification);
     PolicySetup setup = asked.setup(capacityBlocks, capacityBlocks);
     AdmissionPolicyProvider builtIn = PROVIDERS.builtIn(asked.name());
-    AdmissionPolicy policy = builtIn == null ? plugged(asked, setup) : builtIn.create(setup);
+    AdmissionPolicy policy = builtIn == null ? PROVIDERS.plugged(asked, setup) : builtIn.create(setup);
     setup.requireAllUsed(asked.name());
-    return policy;
-  }
-
-  private static AdmissionPolicy plugged(Specification asked, PolicySetup setup) {
-    AdmissionPolicyProvider provider = PROVIDERS.plugged(asked);
-    AdmissionPolicy policy;
-    try {
-      policy = provider.create(setup);
-    } catch (IllegalArgumentException e) {
-      throw e;
-    } catch (RuntimeException | LinkageError e) {
-      throw PROVIDERS.failure(asked.name(), e);
-    }
-    if (policy == null) {
-      throw PROVIDERS.failure(asked.name(), null);
-    }
     return policy;
   }
 }

@@ -12,10 +12,14 @@ import java.util.TreeSet;
  * {@code lineage/sieve}, where the policy behind the slash is the one that the first wraps.
  */
 public final class EvictionPolicies {
-  private static final Providers<EvictionPolicyProvider> PROVIDERS =
-      new Providers<>("eviction", EvictionPolicyProvider.class, EvictionPolicyProvider::name);
+  private static final Providers<EvictionPolicyProvider, EvictionPolicy> PROVIDERS =
+      new Providers<>(
+          "eviction",
+          EvictionPolicyProvider.class,
+          EvictionPolicyProvider::name,
+          EvictionPolicyProvider::create);
 
-  /** Beyond so many ids a policy's memory grows in proportion. */
+  /** The most ids at which memory is measured; beyond, it grows in proportion to the ids. */
   private static final int MEASURED_IDS_MAX = 1 << 18;
 
   private EvictionPolicies() {}
@@ -30,7 +34,7 @@ public final class EvictionPolicies {
     return PROVIDERS.builtInNames();
   }
 
-  /** Takes the policies of plug-ins, in place of those of an earlier call. */
+  /** Replaces the policies of plug-ins. */
   public static void plugIn(Map<String, EvictionPolicyProvider> providers) {
     PROVIDERS.plugIn(providers);
   }
@@ -52,24 +56,13 @@ public final class EvictionPolicies {
   }
 
   private static EvictionPolicy plugged(Specification asked, PolicySetup setup) {
-    EvictionPolicyProvider provider = PROVIDERS.plugged(asked);
-    EvictionPolicy policy;
-    try {
-      policy = provider.create(setup);
-    } catch (IllegalArgumentException e) {
-      throw e;
-    } catch (RuntimeException | LinkageError e) {
-      throw PROVIDERS.failure(asked.name(), e);
-    }
-    if (policy == null) {
-      throw PROVIDERS.failure(asked.name(), null);
-    }
-    return new WatchedPolicy(asked.name(), policy, setup.blocksMax());
+    return new WatchedPolicy(
+        asked.name(), PROVIDERS.plugged(asked, setup), setup.blocksMax());
   }
 
   /**
-   * How much memory {@link #create} would take, in bytes, without taking as much: measured at
-   * smaller sizes where there are many ids. {@code auto} in a small tier may take a third less.
+   * The memory that {@link #create} would take, in bytes. With many ids, smaller policies are
+   * measured. {@code auto} in a small tier may take a third less.
    *
    * @throws IllegalArgumentException naming what is wrong with the specification
    */
@@ -85,11 +78,11 @@ public final class EvictionPolicies {
   }
 
   /**
-   * The same of several together. What is measured is policies that are made, which takes a moment
-   * for each: where there are more than a few capacities, at the powers of two around them, and
-   * those between are on a line.
+   * The memory that policies of several capacities would take together, in bytes. Making a policy
+   * takes a moment. If there are more than a few capacities, only the powers of two around them are
+   * measured, and the others are interpolated.
    *
-   * @param capacities of each
+   * @param capacities one for each policy
    */
   public static long estimateBytes(String specification, int blocksMax, int[] capacities) {
     Map<Integer, Long> measured = new HashMap<>();

@@ -5,20 +5,30 @@ import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.BiFunction;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The providers of one kind of policy, by name: those of this module, and those that plug-ins
- * bring. A plug-in never takes the name of one of this module's.
+ * The providers of one kind of policy, by name: the built-in ones, and those of plug-ins. A plug-in
+ * never replaces a built-in policy.
+ *
+ * @param <T> the providers
+ * @param <P> the policies
  */
-final class Providers<T> {
+final class Providers<T, P> {
   private final String kind;
+  private final BiFunction<T, PolicySetup, P> maker;
   private final Map<String, T> builtIn = new TreeMap<>();
   private volatile Map<String, T> plugged = Map.of();
 
-  Providers(String kind, Class<T> service, Function<T, String> nameOf) {
+  Providers(
+      String kind,
+      Class<T> service,
+      Function<T, String> nameOf,
+      BiFunction<T, PolicySetup, P> maker) {
     this.kind = kind;
+    this.maker = maker;
     for (T provider : ServiceLoader.load(service, service.getClassLoader())) {
       if (builtIn.putIfAbsent(nameOf.apply(provider), provider) != null) {
         throw new IllegalStateException(
@@ -27,7 +37,7 @@ final class Providers<T> {
     }
   }
 
-  /** Takes the providers of plug-ins, in place of those of an earlier call. */
+  /** Replaces the providers of plug-ins. */
   void plugIn(Map<String, T> providers) {
     plugged = Map.copyOf(providers);
   }
@@ -48,20 +58,31 @@ final class Providers<T> {
   }
 
   /**
-   * A plug-in's provider.
+   * Makes a policy of a plug-in.
    *
-   * @throws IllegalArgumentException when nobody provides the name
+   * @throws IllegalArgumentException when there is no provider of that name, an option is wrong, or
+   *     the provider fails
    */
-  T plugged(Specification asked) {
+  P plugged(Specification asked, PolicySetup setup) {
     T provider = plugged.get(asked.name());
     if (provider == null) {
       throw asked.unknown(kind, names());
     }
-    return provider;
+    P policy;
+    try {
+      policy = maker.apply(provider, setup);
+    } catch (IllegalArgumentException e) {
+      throw e;
+    } catch (RuntimeException | LinkageError e) {
+      throw failure(asked.name(), e);
+    }
+    if (policy == null) {
+      throw failure(asked.name(), null);
+    }
+    return policy;
   }
 
-  /** A plug-in's provider made nothing, or threw what is no mistake in its options. */
-  IllegalArgumentException failure(String name, @Nullable Throwable cause) {
+  private IllegalArgumentException failure(String name, @Nullable Throwable cause) {
     return new IllegalArgumentException(
         "the plug-in's provider of the "
             + kind
@@ -69,7 +90,7 @@ final class Providers<T> {
             + name
             + "' "
             + (cause == null ? "made none (null)" : "failed: " + cause)
-            + "; expected a policy: choose another one, or ask who made the plug-in",
+            + "; expected a policy: choose another one, or ask the author of the plug-in",
         cause);
   }
 }

@@ -4,9 +4,9 @@ import java.util.BitSet;
 import java.util.List;
 
 /**
- * A plug-in's policy, held to the contract where a breach could do harm: a block that the mechanism
- * did not accept is never a victim, for a client may be reading it. A breach, like anything that
- * the policy throws, is an {@link IllegalStateException} that names the policy.
+ * A plug-in's policy. A victim must be a block that the policy tracks and that the filter accepts:
+ * a client may be reading any other block. Any other victim, and whatever the policy throws, ends
+ * in an {@link IllegalStateException} that names the policy.
  */
 final class WatchedPolicy implements EvictionPolicy {
   private final String name;
@@ -15,7 +15,7 @@ final class WatchedPolicy implements EvictionPolicy {
   private VictimFilter asked = _ -> false;
   private int accepted = NONE;
 
-  /** The blocks that the policy was told of, and that have not left. */
+  /** The blocks that were inserted and not removed. */
   private final BitSet tracked;
 
   private final int blocksMax;
@@ -28,7 +28,7 @@ final class WatchedPolicy implements EvictionPolicy {
   }
 
   private boolean accepts(int block) {
-    boolean accepts = asked.accepts(block);
+    boolean accepts = tracked.get(block) && asked.accepts(block);
     accepted = accepts ? block : accepted;
     return accepts;
   }
@@ -117,27 +117,43 @@ final class WatchedPolicy implements EvictionPolicy {
 
   /** A policy may compare several blocks that are accepted, and name any of them. */
   private boolean mayLeave(int victim) {
-    return victim >= 0 && victim < blocksMax && tracked.get(victim) && asked.accepts(victim);
+    return victim >= 0 && accepts(victim);
   }
 
   @Override
   public int size() {
-    return policy.size();
+    try {
+      return policy.size();
+    } catch (RuntimeException | LinkageError e) {
+      throw failure("size", e);
+    }
   }
 
   @Override
   public void forEach(BlockVisitor visitor) {
-    policy.forEach(visitor);
+    try {
+      policy.forEach(visitor);
+    } catch (RuntimeException | LinkageError e) {
+      throw failure("forEach", e);
+    }
   }
 
   @Override
   public List<WhatIf> whatIf() {
-    return policy.whatIf();
+    try {
+      return List.copyOf(policy.whatIf());
+    } catch (RuntimeException | LinkageError e) {
+      throw failure("whatIf", e);
+    }
   }
 
   @Override
   public long metadataBytes() {
-    return policy.metadataBytes() + blocksMax / Byte.SIZE;
+    try {
+      return policy.metadataBytes() + blocksMax / Byte.SIZE;
+    } catch (RuntimeException | LinkageError e) {
+      throw failure("metadataBytes", e);
+    }
   }
 
   @Override

@@ -2,7 +2,7 @@ package io.kvtier.protocol;
 
 import java.util.Arrays;
 
-/** The body of an ANNOTATE request, as {@link AnnotationDescriptor} has it, being filled. */
+/** Fills the body of an ANNOTATE request, whose layout {@link AnnotationDescriptor} has. */
 public final class AnnotationBody {
   private final byte[] bytes = new byte[AnnotationDescriptor.BODY_BYTES_MAX];
   private int size;
@@ -10,7 +10,7 @@ public final class AnnotationBody {
   /**
    * Adds a block's entry.
    *
-   * @return false where there is no room for it: what there is must be taken first
+   * @return false if the entry does not fit: the body must be taken first
    */
   public boolean add(byte[] key, byte[] annotation) {
     int entry = Records.annotationEntry(key.length, annotation.length);
@@ -32,7 +32,7 @@ public final class AnnotationBody {
     return size == 0;
   }
 
-  /** The entries so far; the next body begins. */
+  /** Returns the entries, and begins the next body. */
   public byte[] take() {
     byte[] taken = Arrays.copyOf(bytes, size);
     Arrays.fill(bytes, 0, size, (byte) 0);

@@ -52,7 +52,7 @@ public final class CompletionDescriptor {
   /** The body is UTF-8 text: an explanation, or an answer in JSON. */
   public static final int FLAG_TEXT = 1;
 
-  /** Which region advertises the longest prefix follows the results. */
+  /** The region that advertises the longest prefix follows the results. */
   public static final int FLAG_PEERS = 2;
 
   /**

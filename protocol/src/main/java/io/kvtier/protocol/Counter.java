@@ -132,7 +132,7 @@ public enum Counter {
     this.meaning = meaning;
   }
 
-  /** Where the counter stands in the daemon's region, bytes. */
+  /** The offset of the counter in the daemon's region, bytes. */
   public int offset() {
     return offset;
   }
@@ -142,7 +142,7 @@ public enum Counter {
     return key;
   }
 
-  /** What it counts, for people. */
+  /** The meaning, for people. */
   public String meaning() {
     return meaning;
   }

@@ -2,8 +2,8 @@ package io.kvtier.protocol;
 
 /**
  * The layout of the messages on the session's Unix socket ({@code SOCK_SEQPACKET}). The magic and
- * the version of hello, and the welcome up to its text, stay where they are in every version: so
- * two sides of different versions can say so.
+ * the version of hello, and the welcome up to its text, have the same places in every version. So
+ * two sides of different versions can explain the mismatch.
  *
  * <p>A welcome brings three descriptors: the session's memory, a doorbell (eventfd) and the
  * daemon's memory; a refusal brings none. The answer to {@link #MAP_SLAB_MAGIC} brings the slab,
@@ -21,7 +21,7 @@ package io.kvtier.protocol;
  *    20 u16 name bytes
  *    22 u16 zero
  *    24 end
- * welcome or refusal, daemon to client; the daemon's version, or why not, follows, UTF-8
+ * welcome or refusal, daemon to client; the daemon's version or the reason follows, UTF-8
  *     0 u64 magic       "KVTIEROK"
  *     8 u32 version
  *    12 u16 status
@@ -64,7 +64,7 @@ public final class HandshakeDescriptor {
   public static final int HELLO_NAME_BYTES_OFFSET = 20;
   public static final int HELLO_NAME_OFFSET = 24;
 
-  // Welcome or refusal, daemon to client; the daemon's version, or why not, follows, UTF-8
+  // Welcome or refusal, daemon to client; the daemon's version or the reason follows, UTF-8
   public static final int WELCOME_VERSION_OFFSET = 8;
   public static final int WELCOME_STATUS_OFFSET = 12;
   public static final int WELCOME_TEXT_BYTES_OFFSET = 14;

@@ -10,7 +10,7 @@ public final class Protocol {
   /** Changes when something is added that the other side may ignore. */
   public static final int VERSION_MINOR = 0;
 
-  /** Both in one number: the major version in the high 16 bits. */
+  /** Both versions in one number: the major version is in the high 16 bits. */
   public static final int VERSION = 131072;
 
   /** The most keys or ids in one request; clients split larger batches. */
@@ -25,7 +25,7 @@ public final class Protocol {
   /** The most bytes of a region's text, which names all of its tensors. */
   public static final int REGION_TEXT_BYTES_MAX = 65536;
 
-  /** The smallest ring: room for several of the largest records. */
+  /** The smallest ring: it holds several of the largest records. */
   public static final int RING_BYTES_MIN = 262144;
 
   public static final int RING_BYTES_DEFAULT = 1048576;

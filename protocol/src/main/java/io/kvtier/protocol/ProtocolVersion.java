@@ -1,9 +1,6 @@
 package io.kvtier.protocol;
 
-/**
- * Versions of the protocol: how they are written, which understand each other, and what to do if
- * not.
- */
+/** Compares versions of the protocol, and says what to do if two do not fit. */
 public final class ProtocolVersion {
   private ProtocolVersion() {}
 
@@ -12,14 +9,14 @@ public final class ProtocolVersion {
     return (version >>> 16) + "." + (version & 0xffff);
   }
 
-  /** Whether a peer of that version is understood. */
+  /** Whether this process understands a peer of that version. */
   public static boolean isCompatible(int version) {
     return version >>> 16 == Protocol.VERSION_MAJOR;
   }
 
   /**
-   * Says that a client and a daemon do not understand each other, and what to do. The daemon's name
-   * stands before it.
+   * Says that a client and a daemon do not understand each other, and what to do. The text follows
+   * the name of the daemon.
    */
   public static String mismatch(int daemonVersion, int clientVersion) {
     return "speaks protocol "

@@ -3,16 +3,16 @@ package io.kvtier.protocol;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 
-/** Records: the lengths of their keys, bodies and results, in bytes, and the begin of a request. */
+/** Computes the lengths of records and of their parts, in bytes, and writes headers of requests. */
 public final class Records {
   private Records() {}
 
-  /** What one key takes in a body. */
+  /** The length of a key in a body. */
   public static int keyStride(int keyBytes) {
     return aligned(keyBytes);
   }
 
-  /** What one id takes in a body, with its checksum where it has one. */
+  /** The length of an id in a body, with its checksum if it has one. */
   public static int idStride(int flags) {
     return (flags & RequestDescriptor.FLAG_CHECKSUMS) == 0 ? 8 : 16;
   }
@@ -22,7 +22,7 @@ public final class Records {
     return body == RequestBody.KEYS || body == RequestBody.KEYS_AND_BLOCKS;
   }
 
-  /** A whole request. */
+  /** The length of a request. */
   public static int request(Verb verb, int count, int keyBytes, int flags) {
     int body =
         switch (verb.body()) {
@@ -41,34 +41,34 @@ public final class Records {
     return (count + (flags & RequestDescriptor.FLAG_PARENT)) * keyStride(keyBytes);
   }
 
-  /** The result of one block. */
+  /** The length of the result of a block. */
   public static int result(Verb verb) {
     return verb == Verb.ACQUIRE || verb == Verb.RESERVE
         ? CompletionDescriptor.LONG_RESULT_BYTES
         : CompletionDescriptor.SHORT_RESULT_BYTES;
   }
 
-  /** A whole completion with so many results. */
+  /** The length of a completion with results. */
   public static int completion(Verb verb, int count) {
     return CompletionDescriptor.HEADER_BYTES + aligned(count * result(verb));
   }
 
-  /** A whole completion with so many bytes of text. */
+  /** The length of a completion with a text. */
   public static int textCompletion(int textBytes) {
     return CompletionDescriptor.HEADER_BYTES + aligned(textBytes);
   }
 
-  /** Where in an entry of ANNOTATE the annotation stands. */
+  /** The offset of the annotation in an entry of ANNOTATE. */
   public static int annotationOffset(int keyBytes) {
     return AnnotationDescriptor.KEY_OFFSET + keyStride(keyBytes);
   }
 
-  /** An entry of ANNOTATE. */
+  /** The length of an entry of ANNOTATE. */
   public static int annotationEntry(int keyBytes, int annotationBytes) {
     return annotationOffset(keyBytes) + aligned(annotationBytes);
   }
 
-  /** Begins a request where it was claimed: all of its header but these three is zero. */
+  /** Writes the header of a request: length, verb and flags, and zeros for the rest. */
   public static void begin(MemorySegment out, long at, int bytes, Verb verb, int flags) {
     for (int i = 0; i < RequestDescriptor.HEADER_BYTES; i += Long.BYTES) {
       Words.putLong(out, at + i, 0);
@@ -78,7 +78,7 @@ public final class Records {
     Words.putShort(out, at + RequestDescriptor.FLAGS_OFFSET, flags);
   }
 
-  /** Whether what is kept for later versions is zero in a request's header. */
+  /** Whether the reserved bytes in the header of a request are zero. */
   public static boolean isReservedZero(MemorySegment in, long at) {
     long spare = Words.getInt(in, at + RequestDescriptor.RESERVED_OFFSET);
     for (int i = RequestDescriptor.RESERVED_OFFSET + Integer.BYTES;

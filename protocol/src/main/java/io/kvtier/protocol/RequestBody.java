@@ -1,6 +1,6 @@
 package io.kvtier.protocol;
 
-/** What follows a request's header. Generated from protocol/schema.toml. */
+/** The body that follows the header of a request. Generated from protocol/schema.toml. */
 public enum RequestBody {
   NONE,
 

@@ -64,20 +64,20 @@ public final class RequestDescriptor {
   public static final int FLAG_LEADING_RUN = 4;
 
   /**
-   * ACQUIRE (and ONBOARD) answers from the first tier only; what is lower is PENDING and its
-   * promotion is started.
+   * ACQUIRE (and ONBOARD) answers from the first tier only. Blocks in lower tiers are PENDING, and
+   * their promotion begins.
    */
   public static final int FLAG_NO_WAIT = 8;
 
   /**
-   * COMMIT brings the CRC32C of each block, made while it was copied. RESERVE says that the commit
-   * will, which it has to do then: such blocks can have slots that somebody else may still write.
+   * COMMIT has the CRC32C of each block, made while the block was copied. RESERVE announces such a
+   * COMMIT, and can then get slots that another client may still write.
    */
   public static final int FLAG_CHECKSUMS = 16;
 
   /**
-   * RELEASE of leases whose bytes did not match their checksum: the daemon looks for itself, and
-   * drops what is damaged.
+   * RELEASE of leases whose bytes did not match their checksum: the daemon checks the blocks, and
+   * drops damaged ones.
    */
   public static final int FLAG_CORRUPT = 32;
 
@@ -91,7 +91,7 @@ public final class RequestDescriptor {
   public static final int PRIORITY_NORMAL = 1;
   public static final int PRIORITY_LOW = 2;
 
-  /** Instead of a namespace id, FLUSH: all namespaces of all tenants. An id is never so large. */
+  /** FLUSH: all namespaces of all tenants. No namespace has this id. */
   public static final int NAMESPACE_ALL = 0x7FFFFFFF;
 
   // Header

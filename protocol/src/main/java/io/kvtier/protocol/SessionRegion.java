@@ -85,7 +85,7 @@ public final class SessionRegion {
     return SessionRegionDescriptor.HEADER_BYTES + requestRingBytes + completionRingBytes;
   }
 
-  /** Where the completion ring begins in a mirrored mapping. */
+  /** The offset of the completion ring in a mirrored mapping. */
   public static long completionRingOffset(long requestRingBytes) {
     return SessionRegionDescriptor.HEADER_BYTES + 2 * requestRingBytes;
   }

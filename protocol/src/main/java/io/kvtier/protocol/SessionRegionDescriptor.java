@@ -21,7 +21,7 @@ package io.kvtier.protocol;
  *   512 u64      completion head        client writes, release
  *   640 u32      client waiting         futex word: the client sets 1 before it sleeps, the daemon clears it and wakes
  *   768 u32      end reason             the daemon writes once: the status that ended the session, plus one
- *  1024 u32[256] progress               daemon writes, release: counts the layers of a copy to or from a region, modulo 2^32, from the value that it finds when the request comes, which says which word. Greater by n: the n leading layers are done. Greater by all that were asked for: they are done, or the request is about to be answered. Never less, and never again once the client has written to it
+ *  1024 u32[256] progress               daemon writes, release. The word that a request names counts the layers of its copy, modulo 2^32, from the value at the request. Greater by n: the n leading layers are done. Greater by all requested layers: they are done, or the answer is about to come. A word never becomes less. After the client has written to a word, the daemon no longer changes it
  *  4096          request ring, then completion ring  each is mapped twice in a row
  * </pre>
  *
@@ -31,7 +31,7 @@ package io.kvtier.protocol;
 public final class SessionRegionDescriptor {
   public static final long MAGIC = 0x5253_5245_4954_564BL; // "KVTIERSR" in memory order
 
-  /** How many words count layers. */
+  /** The number of words that count layers. */
   public static final int PROGRESS_WORDS = 256;
 
   /** The alignment of every record, and the unit of a record's length. */

@@ -41,7 +41,7 @@ public enum Status {
     return code;
   }
 
-  /** What it means, for people. */
+  /** The meaning, for people. */
   public String meaning() {
     return meaning;
   }

@@ -1,6 +1,6 @@
 package io.kvtier.protocol;
 
-/** Where a block is, as a number on the wire. Append-only. Generated from protocol/schema.toml. */
+/** The tier of a block. Append-only. Generated from protocol/schema.toml. */
 public enum TierId {
   NONE(0),
   GPU(1),

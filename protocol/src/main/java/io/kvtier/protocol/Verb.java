@@ -2,7 +2,7 @@ package io.kvtier.protocol;
 
 import org.jspecify.annotations.Nullable;
 
-/** What a request asks for. Append-only. Generated from protocol/schema.toml. */
+/** The operation that a request asks for. Append-only. Generated from protocol/schema.toml. */
 public enum Verb {
   PING(1, RequestBody.NONE),
   REGISTER(2, RequestBody.TEXT),
@@ -22,26 +22,26 @@ public enum Verb {
   CANCEL(16, RequestBody.NONE),
   STATS(17, RequestBody.NONE),
 
-  /** A command of an operator's: a line of words, answered by a text. */
+  /** Carries out an operator's command, a line of words. The answer is a text. */
   ADMIN(18, RequestBody.TEXT),
 
-  /** Opens an engine's KV tensors: a region, whose blocks can be copied. */
+  /** Opens an engine's KV tensors as a region, whose blocks can then be copied. */
   REGISTER_REGION(19, RequestBody.TEXT),
   UNREGISTER_REGION(20, RequestBody.NONE),
 
-  /** Copies blocks of a region to host memory, and keeps them. */
+  /** Copies blocks of a region to host memory, and stores them. */
   OFFLOAD(21, RequestBody.KEYS_AND_BLOCKS),
 
-  /** Copies blocks that are kept to a region. */
+  /** Copies stored blocks to a region. */
   ONBOARD(22, RequestBody.KEYS_AND_BLOCKS),
 
-  /** What is to be kept with blocks: entries as {@link AnnotationDescriptor} has them. */
+  /** Keeps annotations with blocks. The body has the entries of {@link AnnotationDescriptor}. */
   ANNOTATE(24, RequestBody.TEXT),
 
-  /** Says which blocks stand in a region, for others to copy from there. */
+  /** Offers blocks of a region to other engines, which can copy them from there. */
   ADVERTISE(25, RequestBody.KEYS_AND_BLOCKS),
 
-  /** Ends that; answered when no copy of these blocks is under way. */
+  /** Withdraws the offer of ADVERTISE. Answered when no copy of these blocks is under way. */
   REVOKE(26, RequestBody.KEYS);
 
   private static final @Nullable Verb[] BY_CODE = new Verb[27];
@@ -65,7 +65,7 @@ public enum Verb {
     return code;
   }
 
-  /** What follows its header. */
+  /** The body of its requests. */
   public RequestBody body() {
     return body;
   }

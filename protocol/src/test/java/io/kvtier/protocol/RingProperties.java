@@ -13,7 +13,7 @@ import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
 import net.jqwik.api.constraints.Size;
 
-/** What holds of a ring whatever its two ends do. */
+/** Properties of a ring that hold whatever its two ends do. */
 final class RingProperties {
   private static final int RING_BYTES = 4096;
 

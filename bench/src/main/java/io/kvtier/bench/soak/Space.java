@@ -7,8 +7,8 @@ import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 
 /**
- * A namespace whose keys and bytes follow from a seed, as {@code checks/soak/content.py} has them,
- * too: what one process put, another can hold to its content.
+ * A namespace whose keys and bytes follow from a seed, as in {@code checks/soak/content.py}: so any
+ * process can check the blocks that another process put.
  *
  * <p>Each page of 4 KiB of a block is a window into one buffer, at an offset made from the block's
  * key and the page's number.

@@ -24,9 +24,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What is loaded of a folder of jars, and what is refused in which words. */
@@ -125,6 +127,41 @@ final class PluginsTest {
         "'broken' failed in onHit");
     policy.onRemove(3, EvictionPolicy.Removal.DELETED);
     assertThrows(IllegalStateException.class, () -> policy.victim(_ -> true, 1));
+  }
+
+  @Test
+  void policyAsksForABlockThatItDoesNotTrack_isRefused_andEveryFailureNamesThePolicy()
+      throws Exception {
+    String broken =
+        "return new EvictionPolicy() {"
+            + " public void onInsert(int b, int n, long f, int d, long p) {}"
+            + " public void onHit(int b) {}"
+            + " public void onRemove(int b, Removal why) {}"
+            + " public int victim(VictimFilter filter, int looks) {"
+            + " filter.accepts(5); return 5; }"
+            + " public int size() { throw new RuntimeException(\"oh\"); }"
+            + " public void forEach(BlockVisitor v) { throw new RuntimeException(\"oh\"); }"
+            + " public java.util.List<WhatIf> whatIf() { return null; }"
+            + " public long metadataBytes() { throw new NoClassDefFoundError(\"Absent\"); }"
+            + " public void checkInvariants() {} };";
+    policy("Broken", "return \"broken\";", broken).write(folder.resolve("broken.jar"));
+    var _ = Plugins.of(folder);
+    EvictionPolicy policy = EvictionPolicies.create("broken", 8, 8);
+    assertSays(
+        String.valueOf(
+            assertThrows(IllegalStateException.class, () -> policy.victim(_ -> true, 1))
+                .getMessage()),
+        "'broken' named block 5 as a victim");
+    Map<String, Executable> calls =
+        Map.of(
+            "size", policy::size,
+            "forEach", () -> policy.forEach(_ -> {}),
+            "whatIf", policy::whatIf,
+            "metadataBytes", policy::metadataBytes);
+    calls.forEach((name, call) ->
+        assertSays(
+            String.valueOf(assertThrows(IllegalStateException.class, call).getMessage()),
+            "'broken' failed in " + name + ": "));
   }
 
   @Test

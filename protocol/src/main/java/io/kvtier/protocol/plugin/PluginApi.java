@@ -2,7 +2,7 @@ package io.kvtier.protocol.plugin;
 
 import java.util.List;
 
-/** The interfaces of plug-ins, as a whole: what a jar is compiled against. */
+/** The interfaces of plug-ins, against which jars are compiled. */
 public final class PluginApi {
   /**
    * The version of these interfaces. It changes when a jar that was compiled before can't be used

@@ -2,7 +2,7 @@ package io.kvtier.protocol.plugin;
 
 import java.io.Serial;
 
-/** Plug-ins can't be loaded. The message says which one, what is wrong with it, and what to do. */
+/** A plug-in can't be loaded. The message names it, and says what is wrong and what to do. */
 public final class PluginException extends Exception {
   @Serial private static final long serialVersionUID = 1;
 

@@ -29,7 +29,7 @@ import org.jspecify.annotations.Nullable;
  * class that the program itself has is always the program's.
  *
  * <p>Jars of libraries can stand in the folder, too. A jar is a plug-in if it provides one of
- * {@link PluginApi#SERVICES}. Other files and folders in the folder are left alone.
+ * {@link PluginApi#SERVICES}. Other files in the folder are ignored.
  */
 public final class PluginFolder {
   private static final int JARS_MAX = 256;
@@ -120,7 +120,7 @@ public final class PluginFolder {
     }
   }
 
-  /** Reads what a jar says of itself. */
+  /** Reads the services and the manifest of a jar. */
   private void inspect(Path path) throws PluginException {
     try (JarFile jar = new JarFile(path.toFile())) {
       boolean isPlugin = false;
@@ -259,7 +259,7 @@ public final class PluginFolder {
               + jar
               + "' does not tell its name: "
               + e
-              + "; expected a name: ask who made the jar",
+              + "; expected a name: ask the author of the jar",
           e);
     }
     return new PluginPart<>(provider, String.valueOf(name), jar);
@@ -292,7 +292,7 @@ public final class PluginFolder {
         + "',";
   }
 
-  /** A provider that can't be loaded or made. */
+  /** Says why a provider can't be loaded or made. */
   private PluginException failure(Throwable e) {
     String message = String.valueOf(e.getMessage());
     String jar =

@@ -8,8 +8,7 @@ import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Whether nobody but root and this process's user can change a file or a folder, or put another one
- * in its place.
+ * Checks that only root and this process's user can change or replace a file or a folder.
  */
 final class SafePath {
   private static final int ROOT = 0;
@@ -21,7 +20,8 @@ final class SafePath {
   private SafePath() {}
 
   /**
-   * Says why somebody else could change what is at a path, and what to do; null: nobody could.
+   * Says how another user could change the file or folder at a path, and what to do; null if no
+   * other user could.
    *
    * @param real a path without links
    */
@@ -31,7 +31,7 @@ final class SafePath {
       return own;
     }
     for (Path above = real.getParent(); above != null; above = above.getParent()) {
-      // In a folder such as /tmp nobody can rename what another user owns.
+      // In a sticky folder such as /tmp, users can only rename their own files.
       if ((mode(above) & STICKY) == 0) {
         String problem = problem(above, OTHERS_WRITE, "o-w");
         if (problem != null) {

@@ -1,7 +1,7 @@
 /**
  * Plug-ins: a folder of jars whose classes the daemon and the command line load. This package says
- * which jars are loaded and who may have written them. What a plug-in can bring is an interface of
- * the module that uses it.
+ * which jars are loaded and who may have written them. Each interface of plug-ins is in the module
+ * that uses it.
  */
 @NullMarked
 package io.kvtier.protocol.plugin;

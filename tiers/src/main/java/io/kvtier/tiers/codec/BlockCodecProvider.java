@@ -16,17 +16,17 @@ public interface BlockCodecProvider {
   String name();
 
   /**
-   * What headers of stored blocks say of the encoding, from {@link #ID_MIN} to {@link #ID_MAX}. It
-   * must never be used again for another encoding, nor on another node that shares the object
-   * store.
+   * The number of the encoding in the headers of stored blocks, from {@link #ID_MIN} to {@link
+   * #ID_MAX}. No other encoding may ever have this number, on this node or on another node that
+   * shares the object store.
    */
   int id();
 
   /**
    * Makes a codec.
    *
-   * @param level what stands behind the slash in the configuration; empty where there is none.
-   *     Every level can decode what any level has encoded. Blocks are decoded with the empty one
+   * @param level the text behind the slash in the configuration; empty if there is no slash. Every
+   *     level must decode the blocks of all levels. Blocks are decoded with the empty level
    * @throws IllegalArgumentException naming what is wrong with the level
    */
   BlockCodec create(String level);

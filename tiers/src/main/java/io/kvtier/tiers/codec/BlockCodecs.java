@@ -18,7 +18,7 @@ public final class BlockCodecs {
   /** The codecs of plug-ins, by name. */
   private static volatile Map<String, BlockCodecProvider> plugged = Map.of();
 
-  /** What decodes their blocks, by id. */
+  /** The codecs that decode the blocks of plug-ins, by id. */
   private static volatile Map<Byte, BlockCodec> pluggedDecoders = Map.of();
 
   private BlockCodecs() {}
@@ -29,10 +29,10 @@ public final class BlockCodecs {
   }
 
   /**
-   * Takes the codecs of plug-ins, in place of those of an earlier call.
+   * Replaces the codecs of plug-ins.
    *
-   * @throws IllegalArgumentException when two have one id, or one has an id that it can't have, or
-   *     makes no codec
+   * @throws IllegalArgumentException when two providers have the same id, or a provider has an id
+   *     out of range or makes no codec
    */
   public static void plugIn(Map<String, BlockCodecProvider> providers) {
     Map<Byte, BlockCodec> decoders = new HashMap<>();
@@ -74,7 +74,7 @@ public final class BlockCodecs {
               + BlockCodecProvider.ID_MIN
               + " to "
               + BlockCodecProvider.ID_MAX
-              + ": ask who made the plug-in");
+              + ": ask the author of the plug-in");
     }
     return (byte) id;
   }
@@ -100,7 +100,7 @@ public final class BlockCodecs {
             + name
             + "' "
             + (cause == null ? "made none (null)" : "failed: " + cause)
-            + "; expected a codec: choose another one, or ask who made the plug-in",
+            + "; expected a codec: choose another one, or ask the author of the plug-in",
         cause);
   }
 
@@ -134,11 +134,10 @@ public final class BlockCodecs {
   }
 
   private static String known() {
-    String ofPlugins =
-        plugged.isEmpty()
-            ? ""
-            : ", or one of " + String.join(", ", new TreeSet<>(plugged.keySet()));
-    return "'none', 'zstd' or 'planes'" + ofPlugins;
+    String builtIn = "'none', 'zstd' or 'planes'";
+    return plugged.isEmpty()
+        ? builtIn
+        : builtIn + ", or one of " + String.join(", ", new TreeSet<>(plugged.keySet()));
   }
 
   /** The codec that leaves bytes as they are. */
@@ -166,7 +165,7 @@ public final class BlockCodecs {
     };
   }
 
-  /** Whether some codec decodes what a header's id says: a plug-in may be missing. */
+  /** Whether there is a codec with the id of a header. If not, a plug-in may be missing. */
   public static boolean isKnown(byte id) {
     return (id >= NoCodec.ID && id <= PlanesCodec.ID) || pluggedDecoders.containsKey(id);
   }

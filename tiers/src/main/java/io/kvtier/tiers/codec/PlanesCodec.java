@@ -24,7 +24,7 @@ final class PlanesCodec implements BlockCodec {
   private final String name;
   private final ZstdCodec zstd;
 
-  /** Where planes stand on their way. */
+  /** Hold the planes of a block between the two steps. */
   private final Buffers buffers = new Buffers();
 
   PlanesCodec(int level) {

@@ -7,13 +7,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A plug-in's codec. What it throws, and lengths that can't be, make a block that is stored as it
- * is, or one that can't be decoded; the log says it once.
+ * A plug-in's codec. If it throws, or answers with an impossible length, the block is stored as it
+ * is, or can't be decoded. The log tells the first failure.
  */
 final class WatchedCodec implements BlockCodec {
   private static final Logger LOG = LoggerFactory.getLogger(WatchedCodec.class);
 
-  /** What a codec can ask for beside twice the bytes of a block. */
+  /** The most bytes that a codec may ask for on top of twice the bytes of a block. */
   private static final int BOUND_EXTRA_BYTES = 1 << 16;
 
   private final BlockCodec codec;
@@ -51,7 +51,7 @@ final class WatchedCodec implements BlockCodec {
     return 0;
   }
 
-  /** With {@link #boundBytes} of 0 the codec is not asked: it could not encode anything. */
+  /** Does not call the codec if {@link #boundBytes} is 0: the codec could not encode anything. */
   @Override
   public int encode(MemorySegment raw, MemorySegment target) {
     int rawBytes = (int) raw.byteSize();
@@ -85,7 +85,7 @@ final class WatchedCodec implements BlockCodec {
     if (told.compareAndSet(false, true)) {
       LOG.error(
           "the plug-in's codec '{}' {}; blocks are stored as they are, or dropped where they can't"
-              + " be decoded: choose another codec, or ask who made the plug-in",
+              + " be decoded: choose another codec, or ask the author of the plug-in",
           name,
           what,
           cause);

@@ -39,7 +39,7 @@ public final class CopyEngine implements AutoCloseable {
   /**
    * Takes its memory on the device and on the host.
    *
-   * @throws GpuException when there is not that much
+   * @throws GpuException if there is too little memory
    */
   public CopyEngine(
       Gpu gpu, CopyDirection direction, CopyOptions options, StrategyTable strategies) {
@@ -93,7 +93,7 @@ public final class CopyEngine implements AutoCloseable {
   /**
    * Takes a copy, which is the engine's until it is handed back.
    *
-   * @return false when there are as many as the options allow: nothing was taken
+   * @return false if the engine has as many copies as the options allow; the copy is not taken
    */
   public boolean submit(Copy copy) {
     if (fence != null) {
@@ -132,22 +132,22 @@ public final class CopyEngine implements AutoCloseable {
     return lane.inFlight() + refused.size();
   }
 
-  /** Whether the GPU has all in hand that it can: its thread has nothing to do for some time. */
+  /** Whether the GPU has as many batches as it takes, so that the thread can rest a while. */
   public boolean isFull() {
     return lane.isFull();
   }
 
-  /** Whether all that there is waits for events. */
+  /** Whether all copies wait for events. */
   public boolean isWaiting() {
     return fence == null && lane.isWaiting();
   }
 
-  /** How much was given to the GPU by a strategy so far, to whatever end; for any thread. */
+  /** The bytes that a strategy gave to the GPU so far, failed copies included. For any thread. */
   public long bytesBy(CopyStrategy strategy) {
     return lane.launchedBytes(strategy);
   }
 
-  /** Why nothing is copied any more; null: it is. */
+  /** Why copying has ended; null while blocks are copied. */
   public @Nullable String fence() {
     return fence;
   }
@@ -157,7 +157,7 @@ public final class CopyEngine implements AutoCloseable {
     try {
       lane.synchronize();
     } catch (GpuException _) {
-      // It does not answer any more, and so does not write, either.
+      // A GPU that does not answer any more does not write either.
     }
   }
 

@@ -16,7 +16,7 @@ import java.util.function.LongSupplier;
 /**
  * The copies of an engine: those that wait for an event, those that are ready, and the batches that
  * the GPU has in hand. When there are more copies than batches can take at once, several go into
- * one. A batch that waits for room on the GPU holds up no other.
+ * one. A batch that waits for space on the GPU delays no other batch.
  */
 final class CopyLane {
   private static final int KERNELS_IN_TIME_ENOUGH = 4;
@@ -29,7 +29,7 @@ final class CopyLane {
   private final int depth;
   private final GpuStream kernels;
 
-  /** Between siblings nothing is staged: it is a second stream for kernels. */
+  /** The stream of staged copies. Copies between siblings use it as a second stream of kernels. */
   private final GpuStream staged;
 
   private final boolean isPeer;
@@ -60,9 +60,9 @@ final class CopyLane {
   record Memory(long staging, MemorySegment host, long hostAddress) {}
 
   /**
-   * Begins.
+   * A lane without copies.
    *
-   * @param resources whose the streams and events are
+   * @param resources own the streams and events
    */
   CopyLane(
       Gpu gpu,
@@ -119,7 +119,7 @@ final class CopyLane {
     return inFlight;
   }
 
-  /** Whether the GPU has nothing in hand: what there is waits for events. */
+  /** Whether the GPU has no copies: all copies wait for events. */
   boolean isWaiting() {
     return launched.isEmpty() && ready.isEmpty();
   }
@@ -128,7 +128,7 @@ final class CopyLane {
     return free.isEmpty();
   }
 
-  /** Hands back what is done, and gives the GPU what there is room for. */
+  /** Hands finished copies back, and gives the GPU as many further copies as fit. */
   int poll(StrategyTable strategies, Consumer<Copy> finished) {
     watchKernels();
     int count = reap(finished) + takeReadyOnes(finished);
@@ -175,7 +175,7 @@ final class CopyLane {
         waiting.remove(i);
         addReady(copy);
       } else {
-        // Many wait for the same one; to ask takes a call of the driver.
+        // Many copies wait for one event, and each question is a call of the driver.
         notDone = after;
         i++;
       }
@@ -183,7 +183,7 @@ final class CopyLane {
     return count;
   }
 
-  /** What was given to the GPU by a strategy so far; for any thread. */
+  /** The bytes that a strategy gave to the GPU so far. For any thread. */
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   long launchedBytes(CopyStrategy strategy) {
     return launchedBytes.get(strategy.ordinal());

@@ -42,7 +42,7 @@ public final class DevicePipeline implements AutoCloseable {
   /**
    * Hands a transfer over.
    *
-   * @return false when there is no room: nothing was taken
+   * @return false if the queue is full; the transfer is not taken
    */
   public boolean offer(DeviceTransfer transfer) {
     DeviceLane lane =
@@ -56,7 +56,7 @@ public final class DevicePipeline implements AutoCloseable {
     return taken;
   }
 
-  /** Copies to the GPU are likely to be offered within so long: nobody is to be woken then. */
+  /** Announces that copies to the GPU will probably come within a time: then no wake-up is needed. */
   public void expectOnboards(long withinNs) {
     onboards.expect(withinNs);
   }
@@ -78,7 +78,7 @@ public final class DevicePipeline implements AutoCloseable {
     return inFlight;
   }
 
-  /** Why nothing is copied any more; null: it is. From any thread. */
+  /** Why copying has ended; null while blocks are copied. From any thread. */
   public @Nullable String fence() {
     for (DeviceLane lane : lanes) {
       String fence = lane.fence();
@@ -122,7 +122,7 @@ public final class DevicePipeline implements AutoCloseable {
     return gpu;
   }
 
-  /** Whether nothing copies any more, and memory can be taken from the GPU. */
+  /** Whether all copies have ended, so that memory can be taken from the GPU. */
   boolean hasEnded() {
     return lanes.stream().allMatch(DeviceLane::hasEnded);
   }

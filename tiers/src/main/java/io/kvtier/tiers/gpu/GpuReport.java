@@ -6,7 +6,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * A GPU as operators see it.
  *
- * @param fence why nothing is copied any more; null while blocks are copied
+ * @param fence why copying has ended; null while blocks are copied
  */
 public record GpuReport(
     GpuDevice device,
@@ -16,18 +16,19 @@ public record GpuReport(
     long errors,
     @Nullable String fence) {
   /**
-   * What the daemon takes of the device's memory.
+   * The memory that the daemon takes on the device.
    *
    * @param stagingBytes of both copy engines
-   * @param contextBytes what the driver took to begin with; -1: not known
+   * @param contextBytes of the driver at the start; -1 if not known
    */
   public record Memory(long stagingBytes, long contextBytes) {}
 
   /**
-   * What was copied.
+   * The bytes that were copied.
    *
    * @param peerBytes from other regions, on this GPU or its siblings
-   * @param bytesByStrategy what each strategy was given in all directions, failed copies included
+   * @param bytesByStrategy given to the GPU by each strategy in all directions, failed copies
+   *     included
    */
   public record Copied(
       long offloadedBytes,

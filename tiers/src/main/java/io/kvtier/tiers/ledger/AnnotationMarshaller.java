@@ -6,7 +6,7 @@ import net.openhft.chronicle.hash.serialization.SizedReader;
 import net.openhft.chronicle.hash.serialization.SizedWriter;
 import org.jspecify.annotations.Nullable;
 
-/** Annotations as values of a Chronicle map. Its name stands in the map's file. */
+/** Annotations as values of a Chronicle map. The map's file contains the name of this class. */
 final class AnnotationMarshaller
     implements SizedReader<ChronicleAnnotations.Annotation>,
         SizedWriter<ChronicleAnnotations.Annotation>,
@@ -24,7 +24,7 @@ final class AnnotationMarshaller
     out.write(value.bytes, 0, value.count);
   }
 
-  /** A length that no annotation has is damage: the value is void. */
+  /** An impossible length is damage: the annotation is then empty. */
   @Override
   public ChronicleAnnotations.Annotation read(
       Bytes<?> in, long size, ChronicleAnnotations.@Nullable Annotation using) {

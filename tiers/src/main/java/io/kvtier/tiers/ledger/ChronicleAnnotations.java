@@ -1,31 +1,29 @@
 package io.kvtier.tiers.ledger;
 
-import io.kvtier.protocol.linux.DirectFile;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.zip.CRC32C;
-import net.openhft.chronicle.hash.ChronicleHashCorruption;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
 
 /**
- * The annotations of a {@link ChronicleLedger}, in a Chronicle map of their own, by places. Each
- * has a checksum over itself and over the checksum of its row: an annotation that is damaged, or of
- * another row, is none, and the row stands without it. Where there is no space, an annotation is
- * left out.
+ * The annotations of a {@link ChronicleLedger}, in a Chronicle map of their own, by place. The
+ * checksum of an annotation covers the annotation and the checksum of its row. An annotation that
+ * is damaged, or that belongs to an earlier row, is ignored, and the row is kept. If the map is
+ * full, an annotation is left out.
  *
- * <p>Files: {@code NAME.annotations-BYTES}, all of its space taken at the start, and beside it
- * {@code .head} with the length and the checksum of its head. A file of another size, or a damaged
- * one, is deleted.
+ * <p>Files: {@code NAME.annotations-BYTES}, whose space is taken at the start, and {@code
+ * NAME.annotations-BYTES.head}, which has the length and the checksum of the map's head. A file of
+ * another size, or a damaged file, is deleted.
  */
 final class ChronicleAnnotations implements AutoCloseable {
   /** Chronicle gives an entry up to 64 chunks. */
   private static final int CHUNK_BYTES = 64;
 
-  /** A usual annotation with its place, its checksum and what Chronicle adds. */
+  /** The usual size of an entry: an annotation, its place, its checksum, and Chronicle's own data. */
   private static final int ENTRY_BYTES = 192;
 
   private static final int VALUE_BYTES = 128;
@@ -37,7 +35,7 @@ final class ChronicleAnnotations implements AutoCloseable {
   private final CRC32C crc = new CRC32C();
   private final ByteBuffer rowChecksum = ByteBuffer.allocate(Integer.BYTES);
 
-  /** Whether there ever was one: most ledgers have none, and need not look. */
+  /** Whether there was an annotation. Most ledgers have none, and then the map is not searched. */
   private boolean isUsed;
 
   /** One annotation and its checksum. */
@@ -69,10 +67,9 @@ final class ChronicleAnnotations implements AutoCloseable {
     ChronicleMap<Long, Annotation> opened = null;
     if (isHeadIntact(headFile)) {
       try {
-        opened = open(space, isClean);
+        opened = ChronicleMaps.open(builder(space), file, isClean);
       } catch (IOException | RuntimeException e) {
-        // Without annotations routers are told less; no block is lost.
-        opened = null;
+        // A new map replaces this one: routers are told less, and no block is lost.
       }
     }
     map = opened == null ? make(space, headFile) : opened;
@@ -88,19 +85,12 @@ final class ChronicleAnnotations implements AutoCloseable {
         && ChronicleHead.isIntact(file, head.getInt(0), head.getInt(Integer.BYTES));
   }
 
-  private ChronicleMap<Long, Annotation> open(long space, boolean isClean) throws IOException {
-    return isClean
-        ? builder(space).createPersistedTo(file.toFile())
-        : builder(space)
-            .recoverPersistedTo(file.toFile(), true, (ChronicleHashCorruption.Listener) _ -> {});
-  }
-
   private ChronicleMap<Long, Annotation> make(long space, Path headFile) throws IOException {
     Files.deleteIfExists(headFile);
     Files.deleteIfExists(file);
-    ChronicleMap<Long, Annotation> made = builder(space).createPersistedTo(file.toFile());
+    ChronicleMap<Long, Annotation> made =
+        ChronicleMaps.make(builder(space), file, "annotations", "limits.annotation_bytes");
     try {
-      DirectFile.open(file, Files.size(file)).close();
       int bytes = ChronicleHead.bytes(file);
       Files.write(
           headFile,
@@ -110,7 +100,7 @@ final class ChronicleAnnotations implements AutoCloseable {
               .array());
     } catch (IOException e) {
       made.close();
-      throw new IOException("annotations in '" + file + "': " + e.getMessage(), e);
+      throw e;
     }
     return made;
   }
@@ -135,7 +125,7 @@ final class ChronicleAnnotations implements AutoCloseable {
     return (int) crc.getValue();
   }
 
-  /** Keeps the annotation of a row, in place of an earlier one; drops that if there is none. */
+  /** Replaces the annotation of a place by the one of its new row, which may have none. */
   void record(long place, int ofRow, LedgerEntry entry) {
     if (entry.annotationBytes == 0) {
       forget(place);

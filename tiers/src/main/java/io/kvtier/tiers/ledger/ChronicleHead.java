@@ -20,7 +20,7 @@ final class ChronicleHead {
 
   private ChronicleHead() {}
 
-  /** How long the head of a file is that was just made. */
+  /** The length of the head of a new file. */
   static int bytes(Path file) throws IOException {
     try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
       ByteBuffer length = ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN);
@@ -39,17 +39,17 @@ final class ChronicleHead {
     }
   }
 
-  /** Whether the head of a file still is what it was when the file was made. */
+  /** Whether the head of a file is as it was made. */
   static boolean isIntact(Path file, int bytes, int checksum) throws IOException {
     return bytes > TEXT_OFFSET && bytes <= BYTES_MAX && checksum(file, bytes) == checksum;
   }
 
-  /** The checksum of the first bytes of a file; of a file that is cut off, another one. */
+  /** The checksum of the first bytes of a file, or of all its bytes where there are fewer. */
   static int checksum(Path file, int bytes) throws IOException {
     ByteBuffer head = ByteBuffer.allocate(bytes);
     try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
       while (head.hasRemaining() && channel.read(head, head.position()) > 0) {
-        // As much as there is.
+        // Until the buffer is full, or the file ends.
       }
     }
     CRC32C crc = new CRC32C();

@@ -1,6 +1,5 @@
 package io.kvtier.tiers.ledger;
 
-import io.kvtier.protocol.linux.DirectFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
@@ -9,24 +8,27 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import net.openhft.chronicle.hash.ChronicleHashCorruption;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A ledger in a Chronicle map, mapped into memory: for a tier whose index writes its rows itself,
- * at once, and for a medium that is memory too. Each row counts when its call returns, whole or not
- * at all, so that {@link #commit} has only the namespaces and the layout to write. Never against
- * the loss of power.
+ * at once, and for a medium that is memory too. A row is written whole when its call returns, or
+ * not at all, so that {@link #commit} only writes the namespaces and the layout. Rows do not
+ * outlast a loss of power.
  *
- * <p>Files: NAME with the rows, all of its space taken at the start, since a mapped file that finds
- * no space kills the process; {@code NAME.names}, {@code NAME.lock}; {@code NAME.clean} while no
- * process has it open and the last one ended in order; {@code NAME.damaged-TIME}; and those of
- * {@link ChronicleAnnotations}.
+ * <p>Files:
+ *
+ * <ul>
+ *   <li>{@code NAME} has the rows; its space is taken at the start
+ *   <li>{@code NAME.names}, {@code NAME.lock}, and {@code NAME.damaged-TIME}
+ *   <li>{@code NAME.clean}, while no process has the ledger open, and the last one closed it
+ *   <li>the files of {@link ChronicleAnnotations}
+ * </ul>
  */
 public final class ChronicleLedger extends NamedLedger {
-  /** More than there are places, as they spread unevenly over the map's segments. */
+  /** Entries for each place: places spread unevenly over the map's segments. */
   private static final double SPARE = 1.1;
 
   private static final long ENTRIES_MIN = 1024;
@@ -44,10 +46,10 @@ public final class ChronicleLedger extends NamedLedger {
   private @Nullable ChronicleMap<Long, LedgerRow> map;
 
   /**
-   * Opens the ledger in a file, or makes it. One that can't be repaired is moved aside, one that
-   * was made for another number of places is dropped: {@link #openingReport} then says so.
+   * Opens the ledger in a file, or makes it. A ledger that can't be repaired is moved aside, and a
+   * ledger for another number of places is dropped: {@link #openingReport} then says so.
    *
-   * @param placesMax how many different places there are, at most
+   * @param placesMax the most different places
    * @param annotationBytes space for annotations; 0: none are kept
    * @throws IOException naming the directory and what is wrong with it
    */
@@ -63,7 +65,7 @@ public final class ChronicleLedger extends NamedLedger {
     places = placesMax;
     this.annotationBytes = annotationBytes;
     lock = LedgerFiles.lock(directory, name);
-    // It would report its use to its maker's server.
+    // Otherwise Chronicle reports its use to a server of its makers.
     System.setProperty("chronicle.analytics.disable", "true");
     try {
       openOrReplace();
@@ -89,12 +91,7 @@ public final class ChronicleLedger extends NamedLedger {
     boolean there = Files.exists(file);
     if (there && readNames() && isHeadIntact()) {
       try {
-        map =
-            clean
-                ? builder().createPersistedTo(file.toFile())
-                : builder()
-                    .recoverPersistedTo(
-                        file.toFile(), true, (ChronicleHashCorruption.Listener) _ -> {});
+        map = ChronicleMaps.open(builder(), file, clean);
         return true;
       } catch (IOException | RuntimeException e) {
         openingReport =
@@ -106,13 +103,7 @@ public final class ChronicleLedger extends NamedLedger {
     names = new LedgerNames();
     names.places = places;
     names.write(namesFile, true);
-    map = builder().createPersistedTo(file.toFile());
-    try {
-      DirectFile.open(file, Files.size(file)).close();
-    } catch (IOException e) {
-      throw new IOException(
-          "ledger in '" + directory + "' for " + places + " places: " + e.getMessage(), e);
-    }
+    map = ChronicleMaps.make(builder(), file, "the rows of " + places + " places", "limits.blocks");
     names.headBytes = ChronicleHead.bytes(file);
     names.headChecksum = ChronicleHead.checksum(file, names.headBytes);
     names.write(namesFile, true);
@@ -122,7 +113,7 @@ public final class ChronicleLedger extends NamedLedger {
   /** A file whose head is damaged is moved aside. */
   private boolean isHeadIntact() throws IOException {
     if (names.headBytes == 0) {
-      // A process was killed while it made the file: there was never a row in it.
+      // A process was killed while it made the file, which never had a row.
       return false;
     }
     if (ChronicleHead.isIntact(file, names.headBytes, names.headChecksum)) {
@@ -134,7 +125,7 @@ public final class ChronicleLedger extends NamedLedger {
     return false;
   }
 
-  /** Whether the rows that are there can be of use. */
+  /** Whether the file has names that can be read, and as many places as this ledger. */
   private boolean readNames() throws IOException {
     try {
       names = LedgerNames.read(namesFile);
@@ -217,7 +208,7 @@ public final class ChronicleLedger extends NamedLedger {
     namesChanged = false;
   }
 
-  /** Also drops the rows that don't verify. */
+  /** Also drops damaged rows. */
   @Override
   public void forEach(EntryVisitor visitor) {
     LedgerEntry entry = new LedgerEntry();

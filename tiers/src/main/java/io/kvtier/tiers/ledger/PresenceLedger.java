@@ -14,40 +14,40 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Remembers which keys were seen in a shared store, and when: keys of 128 bits, in a database of
- * their own under {@code presence/} that survives the process. What it remembers is cheap to find
- * out again: so nothing waits for it, nothing is synced, and what does not fit is left out.
+ * Remembers which keys of 128 bits were seen in a shared store, and when, in a database of its own
+ * under {@code presence/} that survives the process. A lost note costs one question to the store.
+ * So callers never wait, writes are not synced, and notes that do not fit are left out.
  *
  * <p>Callers hand notes and questions to the ledger's thread through a bounded queue, and never
- * touch the database. Every question is answered, even if the database fails: at worst with no.
+ * touch the database. Every question is answered. If the database fails, the answer is no.
  */
 public final class PresenceLedger implements AutoCloseable {
-  /** The least cap: logs and buffers take a part of it. */
+  /** The smallest cap. Logs and buffers take a part of it. */
   public static final long BYTES_MIN = 16L << 20;
 
   private static final Logger LOG = LoggerFactory.getLogger(PresenceLedger.class);
 
   private static final int QUEUE_CAPACITY = 1 << 16;
 
-  /** In how many steps of age the newest are told from older ones. */
+  /** The number of age steps by which the newest keys are found. */
   private static final int AGES = 1024;
 
-  /** Told of a key that is there. */
+  /** Called with a key that is there. */
   @FunctionalInterface
   public interface Visitor {
     void visit(long high, long low);
   }
 
-  /** Told whether a key is there; on the ledger's thread. */
+  /** Called with whether a key is there, on the ledger's thread. */
   @FunctionalInterface
   public interface Answer {
     void found(boolean present);
   }
 
   /**
-   * Refuses a directory whose ledger somebody has now; takes and makes nothing.
+   * Refuses a directory whose ledger is open. Takes and makes nothing.
    *
-   * @throws IOException saying so
+   * @throws IOException if the ledger is open
    */
   public static void requireFree(Path directory) throws IOException {
     LedgerFiles.requireFree(directory, PresenceRows.NAME);
@@ -71,7 +71,7 @@ public final class PresenceLedger implements AutoCloseable {
   private long newestMax;
   private Visitor newest = (high, low) -> {};
 
-  // From here on the thread's own.
+  // Only the ledger's thread uses the fields below.
   private final Map<PresenceRows.Key, Long> notes = new LinkedHashMap<>();
 
   /**
@@ -80,9 +80,9 @@ public final class PresenceLedger implements AutoCloseable {
    *
    * @param directory may hold other files: all of the ledger's own have names that begin with
    *     {@code presence}
-   * @param bytesMax of all its files; an entry takes about 30
-   * @param ageMsMax what was noted longer ago is not believed: others delete
-   * @param defect told of what was thrown, which nothing should
+   * @param bytesMax of all files; an entry takes about 30
+   * @param ageMsMax older notes are not believed, because other nodes delete objects
+   * @param defect told of what the ledger's thread threw, which it never should
    * @throws IOException naming the directory and what is wrong with it
    */
   public PresenceLedger(Path directory, long bytesMax, long ageMsMax, Consumer<Throwable> defect)
@@ -115,9 +115,9 @@ public final class PresenceLedger implements AutoCloseable {
   }
 
   /**
-   * Starts the thread, which first tells of what was noted last; older ones first or not.
+   * Starts the thread, which first visits the newest keys, in any order.
    *
-   * @param max of so many at most; 0 for none
+   * @param max the most keys to visit; 0 for none
    * @param visitor on the ledger's thread
    */
   public void start(long max, Visitor visitor) {
@@ -150,27 +150,27 @@ public final class PresenceLedger implements AutoCloseable {
   }
 
   /**
-   * Finds out whether a key was noted to be there, and not too long ago. From any thread, at once.
+   * Asks whether a key was noted to be there, and not too long ago. From any thread, at once.
    *
    * @param answer given on the ledger's thread
-   * @return false for no answer: too many are asked for, or this is closed
+   * @return false if there will be no answer: too many questions wait, or the ledger is closed
    */
   public boolean find(long high, long low, Answer answer) {
     return !inbox.hasEnded()
         && inbox.offer(new Task.Question(new PresenceRows.Key(high, low), answer));
   }
 
-  /** What was noted longer ago is not believed. */
+  /** The age beyond which notes are not believed. */
   public long ageMsMax() {
     return ageMsMax;
   }
 
-  /** How many notes were left out, for the queue was full or the disk was. */
+  /** How many notes were left out because the queue or the disk was full. */
   public long lost() {
     return lost.sum();
   }
 
-  /** Why it can't be used, and what to do; empty while it works. From any thread. */
+  /** Why the ledger can't be used, and what to do; empty while it works. From any thread. */
   public String trouble() {
     return rows.trouble();
   }
@@ -180,7 +180,7 @@ public final class PresenceLedger implements AutoCloseable {
     return rows.bytes();
   }
 
-  /** What had to be done about damage to open it; empty when there was none. */
+  /** How damage was handled when the ledger was opened; empty if there was none. */
   public String openingReport() {
     return rows.openingReport();
   }
@@ -231,7 +231,7 @@ public final class PresenceLedger implements AutoCloseable {
 
   private boolean isBelieved(long timeMs) {
     long age = clockMs.getAsLong() - timeMs;
-    // A time to come is that of a clock that was wrong, then or now.
+    // If the time is in the future, the clock was wrong then, or is wrong now.
     return age >= 0 && age <= ageMsMax && timeMs > rows.clearedMs();
   }
 
@@ -279,7 +279,7 @@ public final class PresenceLedger implements AutoCloseable {
     }
   }
 
-  /** Told of a row that is believed; returns whether to go on. */
+  /** Called with each row that is believed; returns whether to go on. */
   private interface RowVisitor {
     boolean visit(int age, long high, long low);
   }
@@ -298,7 +298,7 @@ public final class PresenceLedger implements AutoCloseable {
         this::workOff);
   }
 
-  /** Writes what is noted, and ends. */
+  /** Writes the notes that wait, and ends the thread. */
   @Override
   public void close() {
     inbox.end();

@@ -22,18 +22,18 @@ import org.rocksdb.WriteBatch;
 import org.slf4j.Logger;
 
 /**
- * The rows of a {@link PresenceLedger}: a key of 128 bits, and when it was noted. Operators are
- * told once of a failure of the database; a second later it is opened again. For one thread.
+ * The rows of a {@link PresenceLedger}: a key of 128 bits, and when it was noted. If the database
+ * fails, the log says so once, and a second later the database is opened again. For one thread.
  *
  * <p>The database's files are written one after the other, and the oldest file is deleted when all
  * files together are too large (RocksDB's FIFO compaction). This keeps the cap in bytes without
  * counting and without rewriting, and a key that is noted again from time to time stays.
  */
 final class PresenceRows implements AutoCloseable {
-  /** In place of a time: the key is to be forgotten, or was never noted. */
+  /** In place of a time: forget the key, or the key was never noted. */
   static final long NEVER_MS = -1;
 
-  /** What the names of all files begin with. */
+  /** The beginning of the names of all files. */
   static final String NAME = "presence";
 
   /** The most rows that are written together, and that are scanned without a pause. */
@@ -67,7 +67,7 @@ final class PresenceRows implements AutoCloseable {
   private static final long RESERVED_BYTES = 3 << 20;
   private static final long MANIFEST_BYTES_MAX = 1 << 20;
 
-  /** The cache is that part of the cap: mostly filters of all keys, and indexes of files. */
+  /** The cap divided by the cache, which mostly has filters of keys and indexes of files. */
   private static final int CAP_TO_CACHE = 16;
 
   private static final long CACHE_BYTES_MIN = 2 << 20;
@@ -85,7 +85,7 @@ final class PresenceRows implements AutoCloseable {
   /** A key of the ledger. */
   record Key(long high, long low) {}
 
-  /** Told of a row; returns whether to go on. */
+  /** Called with each row; returns whether to go on. */
   interface Visitor {
     boolean visit(long high, long low, long timeMs);
   }
@@ -167,7 +167,7 @@ final class PresenceRows implements AutoCloseable {
     return database.bytes();
   }
 
-  /** What had to be done about damage to open the database; empty when there was none. */
+  /** How damage was handled when the database was opened; empty if there was none. */
   String openingReport() {
     return database.openingReport();
   }
@@ -177,7 +177,7 @@ final class PresenceRows implements AutoCloseable {
     return database.rowsAbout();
   }
 
-  /** The time before which everything is forgotten. */
+  /** All rows of before this time are forgotten. */
   long clearedMs() {
     return clearedMs;
   }
@@ -207,10 +207,10 @@ final class PresenceRows implements AutoCloseable {
   }
 
   /**
-   * Forgets all rows of before a time. They stay until they are the oldest; the row that says so
-   * outlasts them.
+   * Forgets all rows of before a time. They stay in the files until they are the oldest rows. The
+   * row that has the time outlasts them.
    *
-   * @return whether that was written
+   * @return whether the time was written
    */
   boolean clear(long timeMs) {
     clearedMs = timeMs;
@@ -251,6 +251,10 @@ final class PresenceRows implements AutoCloseable {
           batch.delete(bytes(note.getKey()));
         }
       }
+      if (failed) {
+        // A read has failed: a key may stay that should be forgotten.
+        return false;
+      }
       if (batch.count() > 0) {
         if (!hasSpace(batch.getDataSize())) {
           return false;
@@ -287,7 +291,7 @@ final class PresenceRows implements AutoCloseable {
     return false;
   }
 
-  /** Whether the database may be used. A failure, as of a full disk, may last until a reopening. */
+  /** Whether the database may be used. After a failure, such as a full disk, it is reopened. */
   private boolean isUsable() {
     if (!failed) {
       return true;

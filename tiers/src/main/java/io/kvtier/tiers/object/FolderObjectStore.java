@@ -37,9 +37,9 @@ import org.slf4j.LoggerFactory;
  * A folder of a file system, which may be one that several machines share. An object is a file of
  * its name, plus a character that no folder's name ends with.
  *
- * <p>An object is written into {@code .incoming} under a name that is nobody else's, synced, and
- * only then linked or moved to its name, so what has a name is whole, whoever was killed when. What
- * dead writers left behind is removed a day later, when a store is opened.
+ * <p>An object is written into {@code .incoming} under a unique name, synced, and only then linked
+ * or moved to its own name. So an object that has its name is whole, even if its writer was killed.
+ * Files of dead writers are removed a day later, when a store is opened.
  *
  * <p>Bytes go through a small buffer of the thread that reads or writes: a file system that hangs
  * keeps the thread, but never the caller's memory.
@@ -58,7 +58,7 @@ public final class FolderObjectStore implements ObjectStore {
   private final Pool<ByteBuffer> buffers =
       new Pool<>(() -> ByteBuffer.allocateDirect(BUFFER_BYTES));
 
-  /** What a call does on a thread of the store. */
+  /** The work of a call, on a thread of the store. */
   private interface Work {
     StoreResult run() throws IOException;
   }
@@ -265,7 +265,7 @@ public final class FolderObjectStore implements ObjectStore {
       } catch (AccessDeniedException | NoSuchFileException e) {
         throw e;
       } catch (FileSystemException e) {
-        // No links here, on some shared file systems. What two writers bring is the same block.
+        // Some shared file systems have no links. Two writers of a name bring the same block.
         if (Files.exists(file)) {
           return false;
         }
@@ -371,7 +371,7 @@ public final class FolderObjectStore implements ObjectStore {
         call,
         () -> {
           StoreResult page = new FolderList(root, SUFFIX, prefix, after, max).page(call::hasEnded);
-          // A folder that is not there has no files, which shall not pass for an empty store.
+          // A store whose folder is gone must not look empty.
           return Files.isDirectory(incoming) ? page : gone();
         });
   }
@@ -444,7 +444,7 @@ public final class FolderObjectStore implements ObjectStore {
           ? new StoreResult.Absent()
           : new StoreResult.Unavailable(FileErrors.words(e));
     } catch (RuntimeException e) {
-      // An access to the caller's memory after the call has ended comes here too.
+      // An access to the caller's memory after the end of the call also throws.
       return new StoreResult.Unavailable(e.toString());
     }
   }

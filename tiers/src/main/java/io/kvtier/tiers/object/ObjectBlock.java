@@ -4,6 +4,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.codec.CodecException;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
@@ -12,14 +13,14 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One block as an object of its own, on its way there or back. Its bytes are put from their host
- * slot, and got into it; where a codec makes them fewer or a cipher makes others of them, they are
- * put from a buffer that is kept for the next block. Not safe for several threads.
+ * One block as an object of its own, on its way to the store or back. Puts read the bytes of the
+ * host slot, and gets write them. Bytes that are encoded or encrypted are put from a buffer, which
+ * is kept for the next block. Not safe for several threads.
  */
 final class ObjectBlock {
   private static final int ONLY = 0;
 
-  /** Of the parts to be filled. */
+  /** The number of the part that a get fills with the block's bytes. */
   private static final int BYTES_PART = 1;
 
   private static final int HEADER_BYTES = ObjectHeaderDescriptor.headerBytes(1);
@@ -27,35 +28,32 @@ final class ObjectBlock {
   /** The codec of bytes that are stored as they are. */
   static final byte NOT_ENCODED = 0;
 
-  /** What was read, while its slot gets the block. One a thread, as large as the largest so far. */
-  private static final ThreadLocal<MemorySegment> OPENED =
-      ThreadLocal.withInitial(() -> MemorySegment.NULL);
-
   private final ObjectHeader header;
 
-  /** What of an object stands behind the block's length: its annotation, or a part of it. */
+  /** The end of an object, from the length of the block on: the annotation, or a part of it. */
   private final MemorySegment tail;
 
   private final @Nullable ObjectCipher cipher;
+
+  /** Hold encoded or encrypted bytes that were read, while the slot gets the block. */
+  private final Buffers buffers;
+
   private MemorySegment sealed = MemorySegment.NULL;
   private List<MemorySegment> parts = List.of();
   private @Nullable PartDigest digest;
-
-  /** Without a cipher: encrypted blocks can't be opened. */
-  ObjectBlock(Arena arena) {
-    this(arena, null);
-  }
 
   /**
    * For one block at a time.
    *
    * @param arena keeps the header
-   * @param cipher encrypts; null for nobody
+   * @param cipher null for none: blocks are not encrypted, and encrypted blocks can't be opened
+   * @param buffers shared with the other blocks of a pipeline
    */
-  ObjectBlock(Arena arena, @Nullable ObjectCipher cipher) {
+  ObjectBlock(Arena arena, @Nullable ObjectCipher cipher, Buffers buffers) {
     header = new ObjectHeader(arena.allocate(HEADER_BYTES, Long.BYTES), 1);
     tail = arena.allocate(ObjectHeaderDescriptor.ANNOTATION_BYTES_MAX, Long.BYTES);
     this.cipher = cipher;
+    this.buffers = buffers;
   }
 
   /**
@@ -68,7 +66,7 @@ final class ObjectBlock {
     if (Checksums.of(bytes) != transfer.checksum) {
       return Status.CORRUPT;
     }
-    // Behind the bytes, where they stand in the buffer.
+    // The annotation and the tag stand in the buffer behind the bytes.
     int extraBytes = transfer.annotationBytes + (cipher == null ? 0 : ObjectCipher.TAG_BYTES);
     MemorySegment stored = bytes;
     byte codecId = NOT_ENCODED;
@@ -99,7 +97,7 @@ final class ObjectBlock {
     return Status.OK;
   }
 
-  /** Where the bytes are in the buffer already, they are encrypted in their place. */
+  /** Bytes that are in the buffer already are encrypted in place. */
   private MemorySegment encrypt(ObjectCipher with, MemorySegment stored, MemorySegment annotation) {
     byte[] nonce = with.nextNonce();
     header.encrypt(with.writingKey());
@@ -117,55 +115,51 @@ final class ObjectBlock {
     return target.asSlice(0, bytes);
   }
 
-  /**
-   * Whether what was read says that it takes some time to be opened. It may be damaged, and lie.
-   */
+  /** Whether opening takes some time, as the header that was read has it. The header may lie. */
   boolean takesTime(long received) {
     return received >= HEADER_BYTES && (header.codec(ONLY) != NOT_ENCODED || header.isEncrypted());
   }
 
-  /** Where an object goes that is to be {@link #open}ed for this transfer: its slot. */
+  /** Prepares a get into the slot of a transfer. */
   void expect(Transfer transfer) {
     expect(transfer.bytes());
   }
 
-  /** The same into other memory, as long as the block. */
+  /** Prepares a get into other memory, as long as the block. */
   void expect(MemorySegment bytes) {
     parts = List.of(header.memory(), bytes, tail);
     digest = null;
   }
 
-  /** What was read into other memory is here now. */
+  /** The bytes that were read into other memory were copied to this memory. */
   void moved(MemorySegment bytes) {
     parts = List.of(header.memory(), bytes, tail);
   }
 
-  /** Of the block's bytes, for the next get of what is expected. */
+  /** A digest of the block's bytes, for the next get. */
   PartDigest newDigest() {
     PartDigest made = new PartDigest(BYTES_PART);
     digest = made;
     return made;
   }
 
-  /** The object: what to put, or what to fill. */
+  /** The parts of the object, which a put reads and a get fills. */
   List<MemorySegment> parts() {
     return parts;
   }
 
-  /** The header of what was read, or of what is to be put. */
+  /** The header of the object that was read, or is put. */
   ObjectHeader header() {
     return header;
   }
 
   /**
-   * Checks that what was read is the block that was asked for, and decrypts and decodes it where it
-   * is. What the header tells of it is in the transfer then: its checksum, generation, parent and
-   * depth.
+   * Decrypts and decodes an object that was read, and checks that the object is the block that was
+   * asked for. The transfer gets the block's checksum, generation, parent and depth.
    *
    * @param received how many bytes of the parts were filled
-   * @return OK, CORRUPT, VERSION_MISMATCH, or DENIED: an object that says to be of this block, but
-   *     is encrypted with a key that is not here, or not encrypted where it must be. The slot holds
-   *     anything then
+   * @return OK; CORRUPT; VERSION_MISMATCH; or DENIED for an object of this block whose key is not
+   *     here, or that is not encrypted although it must be. Unless OK, the slot may hold anything
    */
   Status open(Transfer transfer, long received) {
     if (received < HEADER_BYTES) {
@@ -185,12 +179,25 @@ final class ObjectBlock {
       return Status.CORRUPT;
     }
     boolean encoded = header.codec(ONLY) != NOT_ENCODED;
-    if (!encoded && stored != transfer.length) {
+    if (encoded ? stored > transfer.length : stored != transfer.length) {
       return Status.CORRUPT;
     }
-    if (stored > transfer.length) {
-      return Status.CORRUPT;
+    long bufferBytes = 0;
+    if (header.isEncrypted()) {
+      bufferBytes = (long) stored + annotationBytes + ObjectCipher.TAG_BYTES;
+    } else if (encoded) {
+      bufferBytes = stored;
     }
+    MemorySegment buffer = buffers.take(bufferBytes);
+    try {
+      return open(transfer, stored, annotationBytes, buffer);
+    } finally {
+      buffers.give(buffer);
+    }
+  }
+
+  private Status open(Transfer transfer, int stored, int annotationBytes, MemorySegment buffer) {
+    boolean encoded = header.codec(ONLY) != NOT_ENCODED;
     MemorySegment bytes = transfer.bytes();
     MemorySegment read = bytes.asSlice(0, stored);
     transfer.annotate(annotationBytes);
@@ -203,7 +210,7 @@ final class ObjectBlock {
         }
         copyRead(stored, annotation);
         if (encoded) {
-          read = opened(stored).copyFrom(read);
+          read = buffer.asSlice(0, stored).copyFrom(read);
         }
       }
       case ObjectCipher.AES_256_GCM -> {
@@ -211,7 +218,7 @@ final class ObjectBlock {
           return Status.DENIED;
         }
         int sealedBytes = stored + annotationBytes;
-        MemorySegment encrypted = opened(sealedBytes + (long) ObjectCipher.TAG_BYTES);
+        MemorySegment encrypted = buffer.asSlice(0, sealedBytes + (long) ObjectCipher.TAG_BYTES);
         copyRead(0, encrypted.asSlice(0, sealedBytes));
         encrypted.asSlice(sealedBytes).copyFrom(header.tag(ONLY));
         boolean inPlace = encoded || annotationBytes > 0;
@@ -238,7 +245,7 @@ final class ObjectBlock {
     return decoded(transfer, read);
   }
 
-  /** Copies what was read behind the header, from a place on. */
+  /** Copies bytes that were read behind the header, from an offset on. */
   private void copyRead(long from, MemorySegment target) {
     MemorySegment first = parts.get(1);
     long count = target.byteSize();
@@ -252,7 +259,7 @@ final class ObjectBlock {
     }
   }
 
-  /** Decodes and checks what is left to be; the last step of opening. */
+  /** The last step of opening: decodes the block and checks it. */
   private Status decoded(Transfer transfer, MemorySegment read) {
     MemorySegment bytes = transfer.bytes();
     if (!BlockCodecs.isKnown(header.codec(ONLY))) {
@@ -285,20 +292,11 @@ final class ObjectBlock {
         : Checksums.of(bytes);
   }
 
-  /** The block's own: the store reads it until the call has ended. */
+  /** The buffer of puts. No other block has it, because the store reads it until the call ends. */
   private MemorySegment sealed(long bytes) {
     if (sealed.byteSize() < bytes) {
       sealed = Arena.ofAuto().allocate(bytes, Long.BYTES);
     }
     return sealed.asSlice(0, bytes);
-  }
-
-  private static MemorySegment opened(long bytes) {
-    MemorySegment memory = OPENED.get();
-    if (memory.byteSize() < bytes) {
-      memory = Arena.ofAuto().allocate(bytes, Long.BYTES);
-      OPENED.set(memory);
-    }
-    return memory.asSlice(0, bytes);
   }
 }

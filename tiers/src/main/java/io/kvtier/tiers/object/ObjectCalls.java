@@ -11,8 +11,8 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The calls of a pipeline to its store, and what a processor does before and after them. Long work
- * is done by workers. What the store answers, and what workers have done, arrives as events.
+ * The calls of a pipeline to its store, and the work of processors before and after each call.
+ * Workers do the long work. Answers of the store and results of workers arrive as events.
  *
  * <p>For the pipeline's thread. An operation that a worker has belongs to that worker until the
  * worker's event arrives.
@@ -21,7 +21,7 @@ final class ObjectCalls {
   /** Sealing a block of that size and beginning its put takes some tens of microseconds. */
   private static final int QUICK_BYTES = 64 << 10;
 
-  /** What is learnt on another thread than the pipeline's. */
+  /** News from another thread for the pipeline's thread. */
   sealed interface Event {
     ObjectOperation operation();
 
@@ -36,24 +36,24 @@ final class ObjectCalls {
   }
 
   /**
-   * What came of a piece of work.
+   * The result of a piece of work.
    *
    * @param call the put that was begun; null for none
    */
   record Outcome(Status status, @Nullable StoreCall call) {}
 
-  /** Takes a processor some time. The operation belongs to the work meanwhile. */
+  /** Work that takes a processor some time. The operation belongs to the work until it ends. */
   private interface Work {
     Outcome run();
   }
 
   /**
-   * What a pipeline hands to its calls.
+   * The means that a pipeline gives to its calls.
    *
    * @param encrypts whether objects are encrypted
    * @param hedgeAfterNs a load that has taken so long is begun a second time; 0 for never
    * @param wake wakes the pipeline's thread, which then looks for events
-   * @param defect told of what workers throw
+   * @param defect told of what workers threw, which they never should
    */
   record Means(
       BlockCodec codec,
@@ -183,13 +183,13 @@ final class ObjectCalls {
     listen(operation, operation.hedgeCall);
   }
 
-  /** Has the next get of an operation read into memory that nobody else can write. */
+  /** Makes the next get of an operation read into memory that no client can write. */
   void turnAside(ObjectOperation operation) {
     operation.aside = spares.take(operation.transfer().length);
   }
 
   /**
-   * Checks what was read.
+   * Opens the object that was read.
    *
    * @return null where a worker does it
    */
@@ -279,7 +279,8 @@ final class ObjectCalls {
   // ------------------------------------------------------------------------------------------------
 
   /**
-   * Has long work done by a worker. Other work takes less time than two changes of threads.
+   * Runs work, on a worker if the work is long. Short work takes less time than two changes of
+   * threads.
    *
    * @param isLong encodes, decodes, encrypts, decrypts, or reads many bytes
    */

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.object;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -29,7 +30,7 @@ public final class ObjectCheck {
    * @param cipher null for none
    */
   public ObjectCheck(@Nullable ObjectCipher cipher) {
-    block = new ObjectBlock(Arena.ofAuto(), cipher);
+    block = new ObjectBlock(Arena.ofAuto(), cipher, new Buffers());
     block.expect(memory);
     header = new ObjectHeader(block.parts().getFirst(), 1);
   }

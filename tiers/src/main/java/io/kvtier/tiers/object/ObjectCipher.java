@@ -17,14 +17,15 @@ import org.jspecify.annotations.Nullable;
  * for several threads.
  */
 public final class ObjectCipher {
-  /** What a header says of stored bytes that are not encrypted, and of those that are. */
+  /** The cipher of a header whose block is not encrypted. */
   static final byte NOT_ENCRYPTED = 0;
 
+  /** The cipher of a header whose block is encrypted. */
   static final byte AES_256_GCM = 1;
 
   static final int NONCE_BYTES = 12;
 
-  /** What encrypted bytes are more than plain ones. */
+  /** The bytes that encryption adds to a block. */
   public static final int TAG_BYTES = 16;
 
   private final Pool<Cipher> ciphers = new Pool<>(ObjectCipher::newCipher);
@@ -35,14 +36,14 @@ public final class ObjectCipher {
   /**
    * A cipher with some keys.
    *
-   * @param readsUnencrypted take objects that are not encrypted, too: whoever can write to the
-   *     store can then have any bytes taken for a block
+   * @param readsUnencrypted also reads objects that are not encrypted: anyone who can write to the
+   *     store can then make any bytes a block
    */
   public ObjectCipher(CipherKeys keys, boolean readsUnencrypted) {
     this(keys, readsUnencrypted, new SecureRandom()::nextBytes);
   }
 
-  /** With nonces of one's own, never the same one twice. */
+  /** With nonces of the caller's, no two of which may be equal. */
   ObjectCipher(CipherKeys keys, boolean readsUnencrypted, Consumer<byte[]> nonces) {
     this.keys = keys;
     this.readsUnencrypted = readsUnencrypted;

@@ -6,8 +6,8 @@ import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What a pipeline has learnt of objects: which are there, which are not, which are damaged, and
- * which only other nodes can read. For one thread.
+ * Findings of a pipeline on objects: which are there, which are not, which are damaged, and which
+ * only other nodes can read. For one thread.
  */
 final class ObjectFindings {
   /** The most names of damaged objects. Further damaged objects are not replaced. */
@@ -20,7 +20,7 @@ final class ObjectFindings {
   private final OthersObjects others = new OthersObjects();
 
   /**
-   * Nothing is known yet.
+   * No findings yet.
    *
    * @param cipher null where objects are not encrypted
    * @param presence told of objects that are there and that are not; null for nobody
@@ -83,7 +83,7 @@ final class ObjectFindings {
   }
 
   /**
-   * This node can't read the object, and nothing is wrong with it: it must not be replaced.
+   * This node can't read the object, but other nodes may: it must not be replaced.
    *
    * @param status of the block that was opened
    * @return how the load ends

@@ -68,7 +68,7 @@ final class ObjectLane {
     waiting[level(operation)].addLast(operation);
   }
 
-  /** Lets an operation wait that has waited before. */
+  /** Lets an operation wait once more, before all others of its priority. */
   void awaitAgain(ObjectOperation operation) {
     waiting[level(operation)].addFirst(operation);
   }
@@ -133,12 +133,12 @@ final class ObjectLane {
     }
   }
 
-  /** Whether a further try may follow, as far as the number of tries and the breaker go. */
+  /** Whether the number of tries and the breaker allow a further try. */
   boolean mayTryAgain(int tries, long nowNs) {
     return tries < retry.triesMax() && breaker.state(nowNs) == CircuitBreaker.State.CLOSED;
   }
 
-  /** A random rest before the try that follows some others. */
+  /** A random rest before the next try. */
   long restNs(int tries, SplittableRandom random) {
     long most = Math.min(retry.restNsMax(), retry.restNs() << Math.min(30, tries - 1));
     return random.nextLong(Math.max(1, most));

@@ -3,14 +3,14 @@ package io.kvtier.tiers.object;
 import io.kvtier.tiers.transfer.TroubleLog;
 import org.slf4j.Logger;
 
-/** Tells operators how one way to a store does, or from it. */
+/** Tells operators when one direction, to a store or from it, fails and works again. */
 final class ObjectLaneLog {
   /**
-   * The sentences of one way.
+   * The sentences for one direction.
    *
    * @param fails with places for the store and the cause
    * @param works with a place for the store
-   * @param refused a block, by the store
+   * @param refused says that the store refuses a block
    */
   record Words(String fails, String works, String refused) {}
 

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.object;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -57,9 +58,9 @@ final class ObjectOperation {
   /** Where a block is read again that did not verify in its slab; empty where it is not. */
   MemorySegment aside = MemorySegment.NULL;
 
-  ObjectOperation(Arena arena, @Nullable ObjectCipher cipher) {
-    block = new ObjectBlock(arena, cipher);
-    hedgeBlock = new ObjectBlock(arena, cipher);
+  ObjectOperation(Arena arena, @Nullable ObjectCipher cipher, Buffers buffers) {
+    block = new ObjectBlock(arena, cipher, buffers);
+    hedgeBlock = new ObjectBlock(arena, cipher, buffers);
   }
 
   void begin(Transfer next, String nextName, long nowNs, long timeoutNs) {

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.tiers.transfer.Buffers;
 import java.lang.foreign.Arena;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -12,13 +13,14 @@ final class ObjectOperations {
   private final ArrayDeque<ObjectOperation> free = new ArrayDeque<>();
 
   /**
-   * Makes all operations, with nothing to do.
+   * Makes all operations.
    *
    * @param arena of their headers
    */
   ObjectOperations(int depth, Arena arena, @Nullable ObjectCipher cipher) {
+    Buffers buffers = new Buffers();
     for (int i = 0; i < depth; i++) {
-      free.add(new ObjectOperation(arena, cipher));
+      free.add(new ObjectOperation(arena, cipher, buffers));
     }
   }
 
@@ -29,11 +31,11 @@ final class ObjectOperations {
     return operation;
   }
 
-  /** Gives an operation back whose transfer has ended. */
+  /** Gives an operation back after the end of its transfer. */
   void giveBack(ObjectOperation operation) {
     active.remove(operation);
     operation.free();
-    // Taken next: the fewer operations are ever used, the fewer have buffers.
+    // The operation is taken next: operations that were never used have no buffers for puts.
     free.addFirst(operation);
   }
 

@@ -26,11 +26,22 @@ import org.slf4j.LoggerFactory;
  * second tries, and a breaker. While the store is down, the breaker makes loads misses and fails
  * stores at once. Every transfer ends by its deadline, which includes its time in the queue.
  *
- * <p>Outcomes of a load: OK, with checksum, generation, parent and depth as the object tells them;
- * MISS where there is no object, or one that no key here opens, or the breaker is open; DEADLINE;
- * CORRUPT; VERSION_MISMATCH; DENIED; IO_ERROR. Of a store: OK, also where the object was there
- * already; CORRUPT where the slot no longer holds what was accepted; DEADLINE; DENIED, also where
- * there is an object that a load could not read and others may; IO_ERROR.
+ * <p>Outcomes of a load:
+ *
+ * <ul>
+ *   <li>OK, with the checksum, generation, parent and depth of the object
+ *   <li>MISS if there is no object, this node has no key for it, or the breaker is open
+ *   <li>CORRUPT, VERSION_MISMATCH, DENIED, DEADLINE, IO_ERROR
+ * </ul>
+ *
+ * <p>Outcomes of a store:
+ *
+ * <ul>
+ *   <li>OK, also if the object was there already
+ *   <li>CORRUPT if the slot no longer holds the bytes that were accepted
+ *   <li>DENIED by the store, or because only other nodes can read the object that is there
+ *   <li>DEADLINE, IO_ERROR
+ * </ul>
  */
 public final class ObjectPipeline extends QueuedPipeline {
   private static final Logger LOG = LoggerFactory.getLogger(ObjectPipeline.class);
@@ -49,7 +60,7 @@ public final class ObjectPipeline extends QueuedPipeline {
           "a block can't be stored");
 
   /**
-   * What runs a pipeline.
+   * The clock and the threads of a pipeline.
    *
    * @param workers run codecs and ciphers; an {@link ExecutorService} is shut down at the end
    * @param threadName null for no thread: the caller calls {@link #step}
@@ -89,7 +100,7 @@ public final class ObjectPipeline extends QueuedPipeline {
    * @param cipher encrypts what is stored; null for no encryption
    * @param presence told of objects that are there and that are not; null for nobody
    * @param finishedBell wakes the collecting thread
-   * @param defect told of what was thrown, which nothing should: transfers will not come back
+   * @param defect told of what a thread threw, which it never should: transfers will not come back
    */
   public ObjectPipeline(
       String name,
@@ -169,7 +180,7 @@ public final class ObjectPipeline extends QueuedPipeline {
     return queues;
   }
 
-  /** How often something has happened so far; from any thread. */
+  /** The value of a counter. From any thread. */
   public long count(ObjectCounter counter) {
     return counters.sum(counter);
   }
@@ -245,8 +256,8 @@ public final class ObjectPipeline extends QueuedPipeline {
   }
 
   /**
-   * Ends the calls under way; what was not finished does not come back. Slots may be used otherwise
-   * when this returns.
+   * Ends the calls under way. Unfinished transfers do not come back. When this returns, the pipeline
+   * no longer uses any slot.
    */
   @Override
   public void close() {

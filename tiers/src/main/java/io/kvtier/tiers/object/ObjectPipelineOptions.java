@@ -42,13 +42,13 @@ public record ObjectPipelineOptions(
       requirePositive("the time of a store", storeTimeoutNs);
       if (hedgeAfterNs < 0) {
         throw new IllegalArgumentException(
-            "less than nothing: loads are hedged after " + hedgeAfterNs + " ns");
+            "loads are hedged after " + hedgeAfterNs + " ns; expected 0 or more");
       }
     }
   }
 
   /**
-   * How many calls are under way on each way; the number adapts to the store.
+   * How many calls are under way in each direction; the number adapts to the store.
    *
    * @param first at the start
    * @param min the fewest; as many as {@code max} for no adapting
@@ -74,19 +74,19 @@ public record ObjectPipelineOptions(
     }
   }
 
-  /** The most bytes a second on each way; 0 for no limit. */
+  /** The most bytes a second in each direction; 0 for no limit. */
   public record Bandwidth(long loadBytesPerSecond, long storeBytesPerSecond) {
-    /** No limit on either way. */
+    /** No limits. */
     public static final Bandwidth UNLIMITED = new Bandwidth(0, 0);
 
     public Bandwidth {
       if (loadBytesPerSecond < 0 || storeBytesPerSecond < 0) {
         throw new IllegalArgumentException(
-            "less than nothing: "
+            "the object tier may move "
                 + loadBytesPerSecond
                 + " and "
                 + storeBytesPerSecond
-                + " bytes a second");
+                + " bytes a second; expected 0 or more");
       }
     }
   }
@@ -94,9 +94,9 @@ public record ObjectPipelineOptions(
   /**
    * When a {@link CircuitBreaker} opens, and for how long.
    *
-   * @param failures so many in a row open it
-   * @param openNs until the first try
-   * @param openNsMax until a later one at most
+   * @param failures the failures in a row that open the breaker
+   * @param openNs the time until the first try
+   * @param openNsMax the longest time until a later try
    */
   public record Breaker(int failures, long openNs, long openNsMax) {
     public Breaker {
@@ -107,13 +107,13 @@ public record ObjectPipelineOptions(
   }
 
   /**
-   * What bounds second tries.
+   * The bounds of further tries.
    *
-   * @param triesMax of one transfer, the first included
-   * @param restNs at most before the second try, twice that before the third, ...
-   * @param restNsMax at most before any
-   * @param share how many second tries each first one pays
-   * @param saved how many can be saved
+   * @param triesMax the most tries of one transfer, the first included
+   * @param restNs the longest rest before the second try; it doubles with each further try
+   * @param restNsMax the longest rest before any try
+   * @param share the further tries that each first try allows
+   * @param saved the most further tries that are saved up
    */
   public record Retry(int triesMax, long restNs, long restNsMax, double share, int saved) {
     public Retry {

@@ -46,7 +46,7 @@ final class ObjectTries {
     dueNs = now + NEVER_NS / 2;
   }
 
-  /** When there is something to do although nothing has happened. */
+  /** When there is something to do even without an event. */
   long dueNs() {
     return dueNs;
   }
@@ -103,7 +103,7 @@ final class ObjectTries {
     }
   }
 
-  /** Deadlines, rests that are over, loads to hedge; and when to look again. */
+  /** Handles deadlines, rests that are over and loads to hedge, and computes when to look again. */
   private void onTime(long now) {
     dueNs = now + NEVER_NS / 2;
     for (ObjectOperation operation : List.copyOf(operations.active())) {
@@ -142,7 +142,7 @@ final class ObjectTries {
       }
       case RESTING -> finish(operation, Status.DEADLINE);
       case CALLING -> onEnded(operation, operation.call, new StoreResult.Expired());
-      // These end in a moment, by this process and not by the store.
+      // This process ends these in a moment, without the store.
       case SEALING, OPENING, FREE -> {}
     }
   }
@@ -150,7 +150,7 @@ final class ObjectTries {
   /**
    * Begins what the lane's bounds allow.
    *
-   * @param last the other lane's turn comes first: one call at a time will do
+   * @param last whether the other lane comes first: this one then has one call at a time
    */
   private boolean begin(ObjectLane lane, boolean last) {
     boolean any = false;
@@ -202,7 +202,7 @@ final class ObjectTries {
   // ---- events
   // ------------------------------------------------------------------------------------------------
 
-  /** Takes up what the store or a worker has done. */
+  /** Handles an event. */
   void on(ObjectCalls.Event event) {
     if (event.operation().epoch != event.epoch()) {
       // The operation has another transfer now.
@@ -229,7 +229,7 @@ final class ObjectTries {
 
   private void onWorked(ObjectOperation operation, ObjectCalls.@Nullable Outcome outcome) {
     if (outcome == null) {
-      // A worker has it.
+      // A worker has the operation.
       return;
     }
     Status status = outcome.status();
@@ -254,7 +254,7 @@ final class ObjectTries {
       lookAside(operation);
     } else if (status == Status.CORRUPT) {
       counters.add(ObjectCounter.CORRUPT, 1);
-      // It may have happened on the way.
+      // The damage may have happened on the way.
       if (!again(operation, 0)) {
         findings.damaged(operation);
         finish(operation, Status.CORRUPT);
@@ -265,8 +265,8 @@ final class ObjectTries {
   }
 
   /**
-   * Reads an object once more, at once, into memory that nobody else can write. Bytes that do not
-   * verify in a slab say nothing of the object: a client may have written there meanwhile.
+   * Reads an object once more, at once, into memory that no client can write. If bytes in a slab do
+   * not verify, the object may still be sound: a client may have written to the slab meanwhile.
    */
   private void lookAside(ObjectOperation operation) {
     if (!calls.hasSpareSlot()) {
@@ -281,7 +281,7 @@ final class ObjectTries {
   private void onEnded(ObjectOperation operation, @Nullable StoreCall call, StoreResult result) {
     long now = clock.getAsLong();
     if (!isAnswer(result) && operation.deadlineNs - now > 0) {
-      // The other of the two calls may still bring it.
+      // The other of the two calls may still bring the object.
       if (call == operation.call && operation.hedgeCall != null) {
         calls.dropFirst(operation);
         return;
@@ -359,7 +359,7 @@ final class ObjectTries {
   private void onPresent(ObjectOperation operation, long now) {
     ObjectLane lane = lanes.of(operation);
     if (operation.isLoad()) {
-      // No store of objects answers so: a load asks for nothing that this could be the answer to.
+      // This is never an answer to a get.
       lane.failed("it answers a get as if it were a put", now);
       counters.add(ObjectCounter.UNAVAILABLE, 1);
       finish(operation, Status.IO_ERROR);

@@ -19,45 +19,44 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What is known of the presence of objects without asking: what was stored, loaded or looked for
- * lately, by this node. It may be wrong, for others write and delete too: a present one is then a
- * miss, an absent one is asked for again after a while.
+ * Remembers which objects are there and which are not, from the latest stores, loads and searches
+ * of this node. An entry may be wrong, because other nodes write and delete, too. Then a present
+ * object is a miss, and an absent object is asked for again after a while.
  *
- * <p>Bounded by bytes, with what a key was measured to take. Lookups never wait. What is not known
- * can be probed in the background; the probes of a key that come together are one.
+ * <p>The entries are bounded by bytes: each key counts with its measured size. Lookups never wait.
+ * Unknown keys can be probed in the background. Simultaneous probes of a key are one probe.
  *
- * <p>With a {@link PresenceLedger}, what is present outlives this process, and the bound on memory:
- * the newest entries are there again after a while, and a probe asks the ledger before it asks the
- * store.
+ * <p>With a {@link PresenceLedger}, present keys outlive this process, and may exceed the bound on
+ * memory. The newest keys are loaded at the start, and a probe asks the ledger before the store.
  */
 public final class PresenceCache {
   private static final Logger LOG = LoggerFactory.getLogger(PresenceCache.class);
 
-  /** After so many calls in a row that were not answered it is said that none is. */
+  /** The calls in a row without an answer after which the log says that the store does not answer. */
   private static final int FAILURES_TOLD = 3;
 
-  /** Where nothing was asked for so long, nobody knows whether the store still does not answer. */
+  /** How long the last failure counts as trouble of the store. */
   private static final long TROUBLE_NS_MAX = TimeUnit.MINUTES.toNanos(1);
 
   /**
-   * What an entry takes of the heap: Caffeine's node with its key, its share of the table and of
-   * the policy's sketch. Measured by the test, which fails where it is less than that.
+   * The heap that an entry takes: Caffeine's node with its key, and its shares of the table and of
+   * the policy's sketch. A test measures an entry, and fails if this number is too small.
    */
   public static final int BYTES_PER_KEY = 160;
 
-  /** What is known of an object. */
+  /** Whether an object is there. */
   public enum Presence {
     PRESENT,
     ABSENT,
     UNKNOWN
   }
 
-  /** One on its way, and who wants to know. */
+  /** A question that is under way, and the callers that wait for its answer. */
   private static final class Probe {
     private final String name;
     private final List<Consumer<Presence>> waiting = new ArrayList<>(1);
 
-    /** Whether somebody wants to know it from the store itself. */
+    /** Whether only the store may answer. */
     private boolean isOfStore;
 
     Probe(String name) {
@@ -66,14 +65,15 @@ public final class PresenceCache {
   }
 
   /**
-   * What is known of a key. From 0 on it is present, and was noted in the ledger in that part of
-   * time. In a byte, for which there are objects enough: no key needs one of its own.
+   * The value of an absent key. The value of a present key is 0 or more: the part of time in which
+   * the key was noted in the ledger. Java shares the objects of all bytes, so that no key needs an
+   * object of its own.
    */
   private static final byte ABSENT = -1;
 
   private static final byte NOTED_LONG_AGO = Byte.MAX_VALUE;
 
-  /** What is seen again is noted again as often as that before the ledger is too old. */
+  /** How often a key that is seen again and again is noted before its first note is too old. */
   private static final int NOTES_AN_AGE = 4;
 
   private final Cache<ObjectKey, Byte> known;
@@ -95,7 +95,7 @@ public final class PresenceCache {
   private String trouble = "";
 
   /**
-   * How much is known, and for how long.
+   * How much a cache remembers, and for how long.
    *
    * @param bytesMax of the heap
    * @param presentNs for how long a present object is taken for present after the last news of it
@@ -126,7 +126,7 @@ public final class PresenceCache {
   }
 
   /**
-   * Knows nothing yet.
+   * An empty cache.
    *
    * @param ledger started by this, closed by the caller; null for none
    */
@@ -139,7 +139,7 @@ public final class PresenceCache {
         java.util.concurrent.ForkJoinPool.commonPool());
   }
 
-  /** With a clock of the caller's, and an executor for what the cache does beside. */
+  /** With a clock of the caller's, and an executor for the cache's upkeep. */
   public PresenceCache(
       ObjectProbe store,
       Options options,
@@ -171,13 +171,13 @@ public final class PresenceCache {
     }
   }
 
-  /** What is known; at once. */
+  /** Looks a key up, without waiting. */
   public Presence lookup(ObjectKey key) {
     Byte what = known.getIfPresent(key);
     return what == null ? Presence.UNKNOWN : what == ABSENT ? Presence.ABSENT : Presence.PRESENT;
   }
 
-  /** It was seen there. */
+  /** The object was seen. */
   public void present(ObjectKey key) {
     byte noted = (byte) Math.floorMod(ticker.read() / noteNs, NOTED_LONG_AGO);
     Byte before = known.asMap().put(key, noted);
@@ -186,7 +186,7 @@ public final class PresenceCache {
     }
   }
 
-  /** It was seen not to be there. */
+  /** The object was missing. */
   public void absent(ObjectKey key) {
     Byte before = known.asMap().put(key, ABSENT);
     if (ledger != null && (before == null || before != ABSENT)) {
@@ -194,7 +194,7 @@ public final class PresenceCache {
     }
   }
 
-  /** Whatever was known of it no longer holds. */
+  /** Forgets a key. */
   public void forget(ObjectKey key) {
     known.invalidate(key);
     if (ledger != null) {
@@ -202,12 +202,12 @@ public final class PresenceCache {
     }
   }
 
-  /** Unless there is later news. */
+  /** Enters a key of the ledger, unless there is later news. */
   private void presentByLedger(ObjectKey key) {
     known.asMap().putIfAbsent(key, NOTED_LONG_AGO);
   }
 
-  /** Nothing that was known holds any longer. */
+  /** Forgets all keys. */
   public void forgetAll() {
     if (ledger != null) {
       ledger.forgetAll();
@@ -225,7 +225,7 @@ public final class PresenceCache {
     return known.estimatedSize();
   }
 
-  /** Drops at once what is too much or too old. */
+  /** Drops at once the entries that are too many or too old. */
   void cleanUp() {
     known.cleanUp();
   }
@@ -238,12 +238,12 @@ public final class PresenceCache {
   }
 
   /**
-   * Has the presence of an object found out in the background, unless it is known or being found
-   * out, and tells: what is found, or UNKNOWN where the store does not answer in time.
+   * Asks in the background whether an object is there, unless the answer is known or under way. The
+   * answer is UNKNOWN if the store does not answer in time.
    *
    * @param name of the object
-   * @param whenFound called on any thread, at once where it is known
-   * @return false when too many wait already: nobody will be told
+   * @param whenFound called on any thread; at once if the answer is known
+   * @return false if too many questions wait: there will be no answer
    */
   public boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound) {
     Presence presence = lookup(key);
@@ -277,12 +277,12 @@ public final class PresenceCache {
   }
 
   /**
-   * Has the store asked for an object, whatever is known of it, and tells what is found, or UNKNOWN
-   * where the store does not answer in time.
+   * Asks the store whether an object is there, even if the answer is known. The answer is UNKNOWN if
+   * the store does not answer in time.
    *
    * @param name of the object
    * @param whenFound called on any thread
-   * @return false when too many wait already: nobody will be told
+   * @return false if too many questions wait: there will be no answer
    */
   public boolean confirm(ObjectKey key, String name, Consumer<Presence> whenFound) {
     boolean isNew;
@@ -333,7 +333,7 @@ public final class PresenceCache {
         if (beginning || underWay == probesMax || waiting.isEmpty()) {
           return;
         }
-        // A store may answer at once: who comes back here then leaves the rest to this loop.
+        // A store may answer at once, which calls this method again: this loop then does the rest.
         beginning = true;
         key = waiting.removeFirst();
         probe = Objects.requireNonNull(probing.get(key));
@@ -347,8 +347,8 @@ public final class PresenceCache {
   }
 
   /**
-   * Why the store has not answered for some questions in a row; empty where it has, or where it is
-   * some time ago that it was asked.
+   * Why the store has not answered the last questions; empty if it has, or has not been asked for
+   * some time.
    */
   public String trouble() {
     synchronized (lock) {
@@ -357,9 +357,8 @@ public final class PresenceCache {
   }
 
   /**
-   * Hears how the store took a question: whether it answers at all. A node that only looks for
-   * objects would hear of a store that is gone in no other way; so this says it, once, and once
-   * when it is over.
+   * Counts questions that the store does not answer. The log says once that the store does not
+   * answer, and once that it answers again: a node that only searches objects has no other sign.
    */
   public void heard(StoreResult result) {
     boolean isAnswer =
@@ -392,7 +391,7 @@ public final class PresenceCache {
         switch (result) {
           case StoreResult.Done _ -> Presence.PRESENT;
           case StoreResult.Absent _ -> Presence.ABSENT;
-          // As before; whoever asks again has it probed again.
+          // The next question probes the object again.
           default -> Presence.UNKNOWN;
         };
     switch (found) {
@@ -407,7 +406,7 @@ public final class PresenceCache {
     beginProbes();
   }
 
-  /** The probe is over. */
+  /** Ends a probe. */
   private void tell(ObjectKey key, Presence found) {
     Probe probe;
     synchronized (lock) {

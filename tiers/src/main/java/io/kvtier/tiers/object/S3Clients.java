@@ -27,9 +27,9 @@ final class S3Clients {
             .requestChecksumCalculation(RequestChecksumCalculation.WHEN_REQUIRED)
             .responseChecksumValidation(ResponseChecksumValidation.WHEN_REQUIRED)
             .serviceConfiguration(s3 -> s3.chunkedEncodingEnabled(false))
-            // Who calls the store decides on retries, and has a budget for them.
+            // The callers of the store decide on retries, and have a budget for them.
             .overrideConfiguration(c -> c.retryStrategy(AwsRetryStrategy.doNotRetry()))
-            // What follows a call's end is short; another thread would only cost a switch to it.
+            // The work at the end of a call is shorter than a change of threads.
             .asyncConfiguration(c ->
                 c.advancedOption(
                     SdkAdvancedAsyncClientOption.FUTURE_COMPLETION_EXECUTOR, Runnable::run))

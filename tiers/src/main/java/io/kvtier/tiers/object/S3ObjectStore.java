@@ -39,7 +39,7 @@ public final class S3ObjectStore implements ObjectStore {
     this(options, chain(options));
   }
 
-  /** The same, with credentials from elsewhere. */
+  /** A store with the caller's credentials. */
   public S3ObjectStore(S3Options options, AwsCredentialsProvider credentials) {
     this.options = options;
     CrtLife.acquire();
@@ -266,7 +266,7 @@ public final class S3ObjectStore implements ObjectStore {
         .handle((_, thrown) -> counted(thrown));
   }
 
-  /** What another node ended meanwhile is no error. */
+  /** An upload that another node has ended meanwhile is no error. */
   private static long counted(@Nullable Throwable thrown) {
     if (thrown == null) {
       return 1;

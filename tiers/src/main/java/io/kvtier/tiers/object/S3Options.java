@@ -5,8 +5,8 @@ import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What an {@link S3ObjectStore} is told. Credentials are not here: they come from where the SDK
- * looks for them (environment, system properties, profile, container, machine).
+ * The options of an {@link S3ObjectStore}, without credentials. The SDK finds these in the
+ * environment, system properties, the profile, the container or the machine.
  *
  * @param profile of the SDK's files; empty for the default
  */
@@ -18,15 +18,15 @@ public record S3Options(
     Connections connections) {
   private static final int PORT_MAX = 65535;
 
-  /** What is right for an endpoint. Credentials don't stand in it: the address is shown. */
+  /** The form of an endpoint. It has no credentials, because the address is shown. */
   public static final String ENDPOINT_FORM =
       "the form http[s]://host[:port], with a port from 1 to " + PORT_MAX;
 
-  /** What is right for a proxy. */
+  /** The form of a proxy. */
   public static final String PROXY_FORM =
       "the form http[s]://[user:password@]host:port, with a port from 1 to " + PORT_MAX;
 
-  /** Where the bucket stands in a request. */
+  /** The part of a request's address that names the bucket. */
   public enum Addressing {
     /** {@code https://host/bucket/name}. */
     PATH,
@@ -43,7 +43,7 @@ public record S3Options(
   }
 
   /**
-   * Where objects are kept.
+   * The place of the objects.
    *
    * @param endpoint of a server that speaks S3; null for AWS's own, by region
    * @param region any text will do for most servers that are not AWS's
@@ -74,7 +74,7 @@ public record S3Options(
   }
 
   /**
-   * How the server is connected.
+   * The connections to the server.
    *
    * @param proxy {@code http://[user:password@]host:port}; null for none
    * @param max limits the requests under way
@@ -104,10 +104,10 @@ public record S3Options(
   }
 
   /**
-   * What a put asks of the server; empty texts ask nothing.
+   * How the server stores objects; empty texts leave that to the server.
    *
    * @param encryption {@code AES256}, {@code aws:kms}, {@code aws:kms:dsse}
-   * @param kmsKey the key of the {@code aws:kms} ones; empty for the bucket's
+   * @param kmsKey the key for {@code aws:kms}; empty for the key of the bucket
    * @param storageClass {@code STANDARD}, {@code EXPRESS_ONEZONE}, ...
    */
   public record Writing(String encryption, String kmsKey, String storageClass) {
@@ -134,7 +134,7 @@ public record S3Options(
     return given.toString().contains("@") ? "" : ", not '" + given + "'";
   }
 
-  /** A bucket with all else as it is when nothing is said. */
+  /** A bucket, with the default options. */
   public static S3Options of(@Nullable URI endpoint, String region, String bucket) {
     return new S3Options(
         Bucket.of(endpoint, region, bucket),

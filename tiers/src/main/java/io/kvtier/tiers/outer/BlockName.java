@@ -5,8 +5,9 @@ import io.kvtier.tiers.transfer.Transfer;
 import java.util.HexFormat;
 
 /**
- * Which block is meant. The key names the block and all tokens before it; the namespace names
- * everything else on which the bytes depend, such as the model, its weights and the layout.
+ * The name of a block. The key stands for the tokens of the block and all tokens before them. The
+ * namespace stands for everything else that determines the bytes, such as the model, its weights
+ * and the layout.
  *
  * @param namespace the fingerprint of the namespace, 32 hexadecimal digits, as {@code kvtier
  *     namespaces} shows it

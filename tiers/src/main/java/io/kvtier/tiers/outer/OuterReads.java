@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * Reads blocks from a source into slots, and verifies them. The source gets a buffer, never a slot:
- * a source that writes late does not reach the slot of another block. What it throws is a failed
- * read.
+ * a source that writes late does not reach the slot of another block. If the source throws, the
+ * read has failed.
  */
 final class OuterReads implements Leg {
   private static final long CHECKSUM_MASK = 0xffff_ffffL;
@@ -48,7 +48,7 @@ final class OuterReads implements Leg {
     buffers.give(buffer);
   }
 
-  /** Copies first: what is verified is what readers get. */
+  /** Verifies the copy in the slot: these are the bytes that readers get. */
   private Status verified(Transfer transfer, MemorySegment read, long answer) {
     MemorySegment bytes = transfer.bytes();
     bytes.copyFrom(read);

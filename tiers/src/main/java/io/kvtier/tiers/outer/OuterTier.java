@@ -10,8 +10,8 @@ import java.util.function.Consumer;
 import org.slf4j.LoggerFactory;
 
 /**
- * A plug-in's source with everything around it: threads for reads and for questions, what is known
- * of the blocks that are there, and rests while the source fails.
+ * A plug-in's source, with threads for reads and for questions, a cache of the answers, and pauses
+ * while the source fails.
  */
 public final class OuterTier implements AutoCloseable {
   /** The most reads that are under way or wait. */
@@ -32,7 +32,7 @@ public final class OuterTier implements AutoCloseable {
    * Starts the threads.
    *
    * @param source closed with this
-   * @param threads that read, and as many that ask
+   * @param threads for reads; there are as many for questions
    * @param bell wakes the index
    * @param defect told of what should never happen
    */
@@ -81,7 +81,7 @@ public final class OuterTier implements AutoCloseable {
     return breaker.lets();
   }
 
-  /** Calls of the source that are under way are waited for, some seconds. */
+  /** Waits some seconds for calls of the source that are under way. */
   @Override
   public void close() {
     try {

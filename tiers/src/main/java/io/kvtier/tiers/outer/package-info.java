@@ -1,5 +1,5 @@
 /**
- * Sources of blocks that plug-ins bring: what a plug-in implements, and the threads that call it.
+ * Sources of blocks that plug-ins bring: the interfaces of plug-ins, and the threads that call them.
  */
 @NullMarked
 package io.kvtier.tiers.outer;

@@ -169,7 +169,7 @@ final class RegionSlots {
   /** Takes a doubt back. */
   void trust(int region, long offset, long bytes) {
     doubts.remove(region, offset, bytes);
-    // Many doubts end together: the slots are looked at when somebody wants one.
+    // Many doubts end together: the slots are looked at when one is wanted.
     hasFewerDoubts[region] = true;
   }
 

@@ -13,16 +13,16 @@ import java.util.function.IntPredicate;
  * <p>Regions lie in lanes, one a device: region r in lane r modulo their number. Slots are taken
  * from the lanes in turn, and from open lanes only.
  *
- * <p>Each region is of one part of the tier for good, and so is each size class: no part ever has
- * slots in a region of another. Blocks that must not meet are kept apart by that.
+ * <p>Each region belongs to one part of the tier for good, and so does each size class. No part ever
+ * has slots in a region of another part. This keeps blocks apart that must not meet.
  *
  * <p>A region may be granted to a session, which then may write into it. Slots for a session come
  * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
  * region, so that readers know when to verify.
  *
- * <p>A slot is doubtful while somebody may still write it whose reservation has ended: the slot's
- * bytes can change behind the back of whoever has it next. Free slots of both kinds stand in lists
- * of their own, and who does not ask for doubtful slots gets none.
+ * <p>A slot is doubtful while a client whose reservation has ended may still write it. The bytes of
+ * the slot's next block could then change. Doubtful free slots are in lists of their own, and only
+ * callers that ask for them get them.
  */
 public final class SlotAllocator {
   /** No slot, no region, no block. */
@@ -31,7 +31,7 @@ public final class SlotAllocator {
   /** The writer of regions that only the daemon writes. */
   public static final long DAEMON = RegionWriters.DAEMON;
 
-  /** A writer that nobody can name: one of an earlier start of the daemon, which may still live. */
+  /** A writer without a session: a client of an earlier start of the daemon, which may still run. */
   public static final long UNKNOWN = -1;
 
   /** The most size classes of a part. */
@@ -52,18 +52,18 @@ public final class SlotAllocator {
   private IntPredicate openLanes = lane -> true;
   private int nextLane;
 
-  /** A tier with nothing in it. */
+  /** An empty tier. */
   public SlotAllocator(int regions, long regionBytes, int slotBytesMin) {
     this(regions, regionBytes, slotBytesMin, 1);
   }
 
-  /** A tier with nothing in it, on several devices. */
+  /** An empty tier on several devices. */
   public SlotAllocator(int regions, long regionBytes, int slotBytesMin, int lanes) {
     this(new int[regions], 1, regionBytes, slotBytesMin, lanes);
   }
 
   /**
-   * A tier with nothing in it, in several parts.
+   * An empty tier of several parts.
    *
    * @param partOfRegion which part each region is of
    * @param slotBytesMin the granularity of slot sizes, a power of two
@@ -136,7 +136,7 @@ public final class SlotAllocator {
    *
    * @param session who will write it, or {@link #DAEMON}, which may write anywhere
    * @param mayTake whether a region granted to another session may be taken over
-   * @param mayDoubt whether a doubtful slot will do, where there is no other
+   * @param mayDoubt whether the slot may be doubtful, if there is no other
    * @return the slot, or {@link #NONE}
    */
   public int allocate(int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block) {
@@ -367,15 +367,15 @@ public final class SlotAllocator {
   }
 
   /**
-   * A client that has lost its slot may still write to a range of a region: everybody verifies what
-   * lies in the region, and slots that touch the range are doubtful.
+   * A client that has lost its slot may still write to a range of a region. From now on, readers
+   * verify the blocks of the region, and slots that touch the range are doubtful.
    */
   public void doubt(int region, long offset, long bytes) {
     writers.add(region, UNKNOWN);
     slots.doubt(region, offset, bytes);
   }
 
-  /** The client that might have written to a range does so no more. */
+  /** Ends a doubt: the client no longer writes to the range. */
   public void trust(int region, long offset, long bytes) {
     slots.trust(region, offset, bytes);
   }

@@ -3,7 +3,7 @@ package io.kvtier.tiers.slots;
 import java.util.Arrays;
 
 /**
- * How a slot is named by an int: its region in the high bits, its index in the low ones.
+ * The numbers of slots: an int with the region in the high bits, and the index in the low bits.
  *
  * @param indexBits the number of low bits
  */

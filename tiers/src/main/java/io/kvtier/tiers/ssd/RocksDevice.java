@@ -25,22 +25,22 @@ import org.slf4j.LoggerFactory;
  * direct IO, and those on which files can't be preallocated. Slower than {@link FileDevice}: bytes
  * are copied, and written twice, the log being the first time.
  *
- * <p>What is overwritten stays on the disk until it is collected, by {@link RocksSpace}. All files
- * together have a cap; a write that would pass it fails, and leaves the database fit for the next
- * one. What a write overlaps is gone, as it is on a disk.
+ * <p>Overwritten rows stay on the disk until {@link RocksSpace} collects them. All files together
+ * have a cap. A write that would exceed the cap fails, and the database stays usable. A write
+ * removes all rows that it overlaps, as on a disk.
  */
 public final class RocksDevice implements SlotDevice {
   private static final Logger LOG = LoggerFactory.getLogger(RocksDevice.class);
   private static final long MIB = 1 << 20;
   private static final long BUFFER_BYTES_MAX = 64 * MIB;
 
-  /** What part of the cap stands in memory and in the log. */
+  /** The cap divided by the size of the buffers in memory, and of the log. */
   private static final int BUFFER_OF_CAP = 32;
 
-  /** Others may take the room that was made: so often it is made again. */
+  /** How often space is reclaimed for one write, as other writes may take it. */
   private static final int ATTEMPTS_MAX = 8;
 
-  /** What one thread works with: RocksDB takes memory outside the heap. */
+  /** Buffers of one call, outside the heap as RocksDB wants them. */
   private static final class Desk {
     private final ByteBuffer key = ByteBuffer.allocateDirect(RocksFiles.KEY_BYTES);
     private final ByteBuffer length = ByteBuffer.allocateDirect(Integer.BYTES);
@@ -113,7 +113,7 @@ public final class RocksDevice implements SlotDevice {
     }
   }
 
-  /** Those of an earlier configuration that have no place any more go, and lengths without rows. */
+  /** Reads the lengths of rows. Deletes lengths without rows, and rows that fit no longer. */
   private void readRows() throws RocksDBException {
     List<byte[]> misfits = new ArrayList<>();
     files.forEachLength((region, page, pages) -> {
@@ -128,12 +128,12 @@ public final class RocksDevice implements SlotDevice {
     }
   }
 
-  /** What was damaged since this was asked last, and what became of it; empty: nothing was. */
+  /** What was damaged since the last call, and how it was handled; empty for no damage. */
   public String takeReport() {
     return files.takeReport();
   }
 
-  /** Whether a block may stand at a place of the tier, as far as the database knows. */
+  /** Whether the database may have a block at a place of the tier. */
   public boolean mayHold(long place) {
     int page = Math.toIntExact(Transfer.offsetOf(place) / RowTable.PAGE_BYTES);
     return rows.fits(Transfer.regionOf(place), page, 1)
@@ -228,7 +228,7 @@ public final class RocksDevice implements SlotDevice {
     }
   }
 
-  /** What was never written reads as zeros: no header is. */
+  /** Bytes that were never written are read as zeros, which are no header. */
   @Override
   public void read(int region, long offset, MemorySegment header, MemorySegment body)
       throws IOException {

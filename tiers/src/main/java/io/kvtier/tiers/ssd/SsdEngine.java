@@ -31,12 +31,12 @@ public enum SsdEngine {
   public record Started(Pipeline pipeline, SsdEngine engine, String reason) {}
 
   /**
-   * What a pipeline is made of.
+   * The parts of a pipeline.
    *
    * @param name of its threads
    * @param device of files, or of RocksDB for {@link #ROCKSDB}
-   * @param codec what stores are written with
-   * @param lastLeg where stores go on to, or null when writing is all
+   * @param codec encodes the blocks of stores
+   * @param lastLeg the next step of stores; null if there is none
    * @param threads of {@link #PREAD} and {@link #ROCKSDB}
    * @param depth the most transfers in flight
    */

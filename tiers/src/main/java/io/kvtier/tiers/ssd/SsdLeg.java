@@ -20,13 +20,13 @@ import org.jspecify.annotations.Nullable;
  * device, unless a codec makes them fewer on the way.
  */
 public final class SsdLeg implements Leg {
-  /** What one thread works with. */
+  /** Buffers of one transfer. */
   private static final class Desk {
     private final MemorySegment header =
         Arena.ofAuto().allocate(SlotHeaderDescriptor.HEADER_BYTES, SharedMemory.PAGE_BYTES);
     private final @Nullable EncodeBuffer encoding;
 
-    /** Where blocks are read that did not verify in their slab: as large as any so far. */
+    /** Holds a block that is read again because it did not verify in its slab. */
     private MemorySegment aside = MemorySegment.NULL;
 
     Desk(BlockCodec codec) {
@@ -57,9 +57,9 @@ public final class SsdLeg implements Leg {
   }
 
   /**
-   * The same.
+   * A leg over a device that writes blocks as a codec makes them.
    *
-   * @param troubles told of what fails
+   * @param troubles told of failures
    */
   public SsdLeg(SlotDevice device, BlockCodec codec, TroubleLog troubles) {
     this.device = device;

@@ -4,10 +4,10 @@ import io.kvtier.tiers.transfer.TroubleLog;
 import java.util.function.Consumer;
 
 /**
- * Who hears of an SSD pipeline.
+ * The listeners of an SSD pipeline.
  *
  * @param finishedBell wakes the collecting thread; called after one transfer or several
- * @param troubles told of what fails
+ * @param troubles told of failures
  * @param defect told of what should never happen: transfers will not come back
  */
 public record SsdListeners(

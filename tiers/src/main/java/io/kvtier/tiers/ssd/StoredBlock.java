@@ -13,8 +13,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /**
- * A block as it stands in an SSD slot: the header that names and checks it, and its bytes. What is
- * stored was checked just before; what is loaded is held to its name and its checksum.
+ * A block in an SSD slot: a header with the block's name and checksums, and the bytes. Stores check
+ * the bytes just before, and loads check the name and the bytes.
  */
 public final class StoredBlock {
   // The kinds of failures that operators are told of.
@@ -41,8 +41,8 @@ public final class StoredBlock {
   }
 
   /**
-   * The same, and encodes the bytes where that makes them fewer: the buffer's body is to be written
-   * then, and not the host slot.
+   * Checks a host slot, makes the header, and encodes the bytes if that makes them fewer. The body
+   * of the buffer must be written then, in place of the host slot.
    *
    * @return the outcome, and whether the bytes were encoded
    */
@@ -61,11 +61,11 @@ public final class StoredBlock {
     return encoded ? Sealed.ENCODED : Sealed.PLAIN;
   }
 
-  /** What sealing came to. */
+  /** The outcome of sealing. */
   enum Sealed {
     /** The bytes are not those that were accepted. */
     CORRUPT,
-    /** The bytes stand as they are. */
+    /** The bytes are not encoded. */
     PLAIN,
     /** The bytes were encoded. */
     ENCODED
@@ -102,7 +102,7 @@ public final class StoredBlock {
    * Checks that header and bytes are those of the block that was asked for. Bytes that are encoded
    * are decoded where they stand.
    *
-   * @param buffers where encoded bytes stand while they are decoded
+   * @param buffers hold encoded bytes while they are decoded
    * @return OK or CORRUPT
    */
   public static Status check(Transfer transfer, MemorySegment header, Buffers buffers) {
@@ -121,9 +121,9 @@ public final class StoredBlock {
   }
 
   /**
-   * The same of bytes that were read into memory that nobody else can write. What failed in a slab
-   * says nothing of the copy on the device: a client may have written there meanwhile. Sound bytes
-   * are copied to the slab, whose readers verify them where others can write it.
+   * Checks header and bytes that were read into memory that no client can write. If bytes in a slab
+   * do not verify, the copy on the device may still be sound: a client may have written to the slab
+   * meanwhile. Sound bytes are copied to the slab. Readers verify them if others can write there.
    *
    * @param aside as long as the host slot
    * @return OK or CORRUPT: the copy on the device is damaged
@@ -162,7 +162,7 @@ public final class StoredBlock {
             + ", is not what was written there; it is dropped");
   }
 
-  /** Whatever codec the daemon is set to now: the header says what the bytes were encoded with. */
+  /** Decodes the bytes with the codec that the header names. */
   private static boolean decode(Transfer transfer, MemorySegment header, Buffers buffers) {
     byte codec = (byte) Words.getByte(header, SlotHeaderDescriptor.CODEC_OFFSET);
     int storedBytes = Words.getInt(header, SlotHeaderDescriptor.STORED_BYTES_OFFSET);

@@ -22,29 +22,28 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Stores and loads blocks through one io_uring on one thread. Bytes go straight between the slab
- * and the file, a block's header and body in one vectored operation; with a codec, what is written
- * comes from a buffer of the pipeline's, of which there are as many as there are writes at a time.
+ * and the file, a block's header and body in one vectored operation. With a codec, each write has a
+ * buffer of the pipeline.
  *
- * <p>Reads and writes have bounds of their own on what the device has in hand, in operations and in
- * bytes: a read that somebody waits for stands behind few writes, and an urgent one behind few that
- * are not. While the device works, the thread makes and checks checksums, some at a time, and looks
+ * <p>Reads and writes have bounds of their own on the operations and bytes that the device has at a
+ * time. So a read waits for few writes, and an urgent read for few other reads. While the device works, the thread makes and checks checksums, some at a time, and looks
  * at the queues and at the device in between. With nothing to do it sleeps in the kernel, where a
  * read of its doorbell is pending.
  */
 public final class UringPipeline extends QueuedPipeline {
-  // What keeps a fast device busy; a deeper queue only makes every transfer wait longer.
+  // Enough to keep a fast device busy. A deeper queue only makes every transfer wait longer.
   private static final int READS_MAX = 32;
   private static final long READ_BYTES_MAX = 16 << 20;
   private static final int WRITES_MAX = 16;
   private static final long WRITE_BYTES_MAX = 16 << 20;
 
-  /** Reads that wait to be checked while the device has the next ones in hand. */
+  /** Reads that wait to be checked while the device does the next ones. */
   private static final int ARRIVED_MAX = 32;
 
   /** Writes that are checked and sealed while the device is busy with the ones before. */
   private static final int SEALED_MAX = 4;
 
-  /** Checksums are made of so many bytes before the thread looks at the device again. */
+  /** The bytes of checksums that are made before the thread looks at the device again. */
   private static final long CHECKSUM_BYTES = 256 << 10;
 
   private static final int OPERATIONS = READS_MAX + ARRIVED_MAX + WRITES_MAX + SEALED_MAX;
@@ -82,7 +81,7 @@ public final class UringPipeline extends QueuedPipeline {
   private boolean unrung;
   private int bellResult;
 
-  /** What the device has in hand. The last operation begun may go beyond the bytes. */
+  /** The operations that the device has. The last one may exceed the bound on bytes. */
   private static final class InHand {
     private final int operationsMax;
     private final long bytesMax;

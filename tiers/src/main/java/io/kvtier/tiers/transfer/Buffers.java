@@ -5,13 +5,16 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 
 /**
- * Native memory that threads borrow, a buffer each at a time. There are as many buffers as were
- * ever borrowed at once, each as large as the largest block so far. Safe for several threads.
+ * Buffers of native memory. A thread borrows a buffer, and gives it back when the thread has
+ * finished with it: no two threads have the same buffer at once. A buffer that is too small is
+ * replaced. Safe for several threads.
+ *
+ * <p>There are at most as many buffers as were ever borrowed at once.
  */
 public final class Buffers {
   private final ArrayDeque<MemorySegment> free = new ArrayDeque<>();
 
-  /** A buffer of at least that many bytes, which nobody else uses until {@link #give}. */
+  /** Borrows a buffer of at least that many bytes. */
   public MemorySegment take(long bytes) {
     MemorySegment buffer;
     synchronized (free) {
@@ -22,7 +25,7 @@ public final class Buffers {
         : buffer;
   }
 
-  /** Takes a buffer back. */
+  /** Gives a borrowed buffer back; once, and never to use it again. */
   public void give(MemorySegment buffer) {
     synchronized (free) {
       free.push(buffer);

@@ -4,21 +4,21 @@ import java.util.ArrayDeque;
 import java.util.function.Supplier;
 
 /**
- * Things that threads borrow, one each at a time. There are as many as were ever borrowed at once.
- * Safe for several threads.
+ * Objects that only one thread may use at a time. A thread borrows an object, and gives it back
+ * when the thread has finished with it. Safe for several threads.
  *
- * @param <T> what is borrowed
+ * <p>There are at most as many objects as were ever borrowed at once.
  */
 public final class Pool<T> {
   private final Supplier<T> maker;
   private final ArrayDeque<T> free = new ArrayDeque<>();
 
-  /** An empty pool, which makes what it lacks. */
+  /** An empty pool; the maker is called whenever no object is free. */
   public Pool(Supplier<T> maker) {
     this.maker = maker;
   }
 
-  /** One that nobody else uses until {@link #give}. */
+  /** Borrows an object. */
   public T take() {
     T one;
     synchronized (free) {
@@ -27,7 +27,7 @@ public final class Pool<T> {
     return one == null ? maker.get() : one;
   }
 
-  /** Takes one back. */
+  /** Gives a borrowed object back; once, and never to use it again. */
   public void give(T one) {
     synchronized (free) {
       free.push(one);

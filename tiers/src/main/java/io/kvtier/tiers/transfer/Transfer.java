@@ -9,7 +9,7 @@ import java.lang.foreign.MemorySegment;
  * their own.
  */
 public final class Transfer {
-  /** What to do. */
+  /** The work of a transfer. */
   public enum Kind {
     /** Make the checksum of bytes that a client wrote. */
     CHECKSUM,
@@ -46,22 +46,21 @@ public final class Transfer {
 
   public long namespaceLow;
 
-  /**
-   * Where the block stands in its sequence: the fingerprint of the one before it, and its place.
-   */
+  /** The fingerprint of the block before this one in its sequence. */
   public long parent;
 
+  /** The block's place in its sequence, from 0. */
   public int depth;
 
-  /** What the client wants kept with the block: the first {@link #annotationBytes} of these. */
+  /** The annotation that is kept with the block: the first {@link #annotationBytes} of these. */
   public byte[] annotation = NOTHING;
 
   public int annotationBytes;
 
-  /** Which store this is, counted over all starts of the daemon. */
+  /** The number of this store, counted over all starts of the daemon. */
   public long generation;
 
-  /** Whose share of the pipelines it takes; the index's own affair. */
+  /** The tenant whose share of the pipelines the transfer takes; used by the index only. */
   public int owner;
 
   /** 0 is the most urgent. */
@@ -84,13 +83,13 @@ public final class Transfer {
   /** The outcome: OK, CORRUPT or IO_ERROR. */
   public Status status = Status.OK;
 
-  /** For people: why it failed, and what to do; where the outcome is IO_ERROR. */
+  /** For people: why an IO_ERROR happened, and what to do. */
   public String cause = "";
 
-  /** STORE: how many bytes went to the device for the block's own, padding and header aside. */
+  /** STORE: how many bytes of the block went to the device, without padding and header. */
   public int writtenBytes;
 
-  /** When it was handed over, as the index's round had it, CLOCK_MONOTONIC; the index's own. */
+  /** When the index handed the transfer over, CLOCK_MONOTONIC; used by the index only. */
   public long offeredNs;
 
   /** How long the leg took, in ns. */
@@ -102,12 +101,12 @@ public final class Transfer {
   public int placeCount;
 
   /**
-   * The block of a STORE is to go: no row shall be written of it. Set by the index while others
-   * work on the transfer.
+   * The block of a STORE will be deleted: its row must not be written. The index sets this while
+   * another thread works on the transfer.
    */
   public volatile boolean givenUp;
 
-  /** Nothing to do yet. */
+  /** A transfer without work. */
   public Transfer(int poolIndex) {
     this(poolIndex, NO_PLACES);
   }
@@ -124,7 +123,7 @@ public final class Transfer {
     return transfer;
   }
 
-  /** Makes room for an annotation of that many bytes, which the caller fills in. */
+  /** Sets the length of the annotation, which the caller then fills in. */
   public void annotate(int bytes) {
     if (annotation.length < bytes) {
       annotation = new byte[bytes];
@@ -132,7 +131,7 @@ public final class Transfer {
     annotationBytes = bytes;
   }
 
-  /** Where a block stands on its device, as the device's directory names it. */
+  /** The name of the block's place on its device, as in the device's ledger. */
   public long place() {
     return place(region, offset);
   }

@@ -2,6 +2,7 @@ package io.kvtier.tiers.ledger;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -74,6 +75,33 @@ final class ChronicleLedgerTest extends DurableLedgerContract {
     try (Ledger ledger = new ChronicleLedger(file, 20, 1 << 20)) {
       assertTrue(ledger.openingReport().contains("made for 10 places, not for 20"));
       new LedgerOracle().assertHeldBy(ledger);
+    }
+  }
+
+  /** Chronicle refuses more than is free before it takes anything. */
+  @Test
+  void open_moreSpaceThanTheDiskHas_namesTheSettingToLower_andLeavesNoFile() throws IOException {
+    long disk = Files.getFileStore(directory).getTotalSpace();
+    Path file = directory.resolve("host");
+    String annotations =
+        String.valueOf(
+            assertThrows(IOException.class, () -> new ChronicleLedger(file, 10, 2 * disk))
+                .getMessage());
+    assertTrue(
+        annotations.endsWith("; lower limits.annotation_bytes or choose another host.directory"),
+        annotations);
+    assertTrue(
+        annotations.contains("for annotations in '" + file + ".annotations-" + 2 * disk + "': "),
+        annotations);
+    assertFalse(Files.exists(directory.resolve("host.annotations-" + 2 * disk)));
+    String rows =
+        String.valueOf(
+            assertThrows(IOException.class, () -> new ChronicleLedger(file, disk / 32, 0))
+                .getMessage());
+    assertTrue(rows.endsWith("; lower limits.blocks or choose another host.directory"), rows);
+    assertFalse(Files.exists(file));
+    try (Ledger ledger = new ChronicleLedger(file, 10, 1 << 20)) {
+      ledger.record(3, new LedgerEntry());
     }
   }
 

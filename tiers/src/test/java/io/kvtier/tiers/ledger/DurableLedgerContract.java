@@ -13,7 +13,7 @@ import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What every ledger does whose medium is a directory. */
+/** The contract of ledgers that are kept in a directory. */
 abstract class DurableLedgerContract extends LedgerContract {
   @TempDir Path directory;
 

@@ -162,7 +162,7 @@ final class EncryptedPipelineTest {
       for (int key = 1; key <= 3; key++) {
         assertTrue(lines().getFirst().contains(TestKeys.key(key).toString()), lines()::toString);
       }
-      // What it holds is the other's, and the store of it is not acknowledged.
+      // The object is another node's, so this node's store is not acknowledged.
       assertEquals(Status.DENIED, done(node, transfers.store(7)).status);
       assertEquals(1, node.count(ObjectCounter.LEFT_TO_OTHERS));
       assertEquals(Presence.ABSENT, presence(7));

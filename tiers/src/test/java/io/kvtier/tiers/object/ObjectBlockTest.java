@@ -10,6 +10,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
@@ -29,7 +30,7 @@ final class ObjectBlockTest {
   private static final int LENGTH = 24;
 
   private final Arena arena = Arena.ofConfined();
-  private final ObjectBlock block = new ObjectBlock(arena);
+  private final ObjectBlock block = new ObjectBlock(arena, null, new Buffers());
 
   @AfterEach
   void close() {
@@ -240,7 +241,7 @@ final class ObjectBlockTest {
             + "00000000000000000000000000000000"
             // the block
             + "00492563727f9e57 93d5f3ad22befb43 5a64fa2520ff019a";
-    ObjectBlock encrypting = new ObjectBlock(arena, cipher);
+    ObjectBlock encrypting = new ObjectBlock(arena, cipher, new Buffers());
     assertEquals(Status.OK, encrypting.seal(transfer(LENGTH), NONE));
     StringBuilder sealed = new StringBuilder();
     for (MemorySegment part : encrypting.parts()) {

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
@@ -53,7 +54,7 @@ final class ObjectCipherProperties {
   }
 
   private static byte[] sealed(Arena arena, ObjectCipher cipher, Transfer block, String codec) {
-    ObjectBlock sealing = new ObjectBlock(arena, cipher);
+    ObjectBlock sealing = new ObjectBlock(arena, cipher, new Buffers());
     BlockCodec by = BlockCodecs.create(codec);
     assertEquals(Status.OK, sealing.seal(block, by));
     return ObjectBlockTest.concatenated(sealing.parts());
@@ -71,7 +72,7 @@ final class ObjectCipherProperties {
   }
 
   private static Status open(Arena arena, ObjectCipher cipher, byte[] object, Transfer wanted) {
-    return open(new ObjectBlock(arena, cipher), object, wanted);
+    return open(new ObjectBlock(arena, cipher, new Buffers()), object, wanted);
   }
 
   @Property(tries = 300)
@@ -121,7 +122,7 @@ final class ObjectCipherProperties {
     try (Arena arena = Arena.ofConfined()) {
       for (String codec : new String[] {"none", "zstd"}) {
         byte[] object = sealed(arena, TestKeys.cipher(1), block(arena, 600, false, 1), codec);
-        ObjectBlock opening = new ObjectBlock(arena, TestKeys.cipher(1));
+        ObjectBlock opening = new ObjectBlock(arena, TestKeys.cipher(1), new Buffers());
         Transfer wanted = transfer(arena, 600);
         for (int bit = 0; bit < 8 * object.length; bit++) {
           byte[] damaged = object.clone();
@@ -141,7 +142,7 @@ final class ObjectCipherProperties {
   void open_headerChangedAndItsChecksumMadeAnew_isNeverOk() {
     try (Arena arena = Arena.ofConfined()) {
       byte[] object = sealed(arena, TestKeys.cipher(1), block(arena, 600, false, 1), "zstd");
-      ObjectBlock opening = new ObjectBlock(arena, TestKeys.cipher(1));
+      ObjectBlock opening = new ObjectBlock(arena, TestKeys.cipher(1), new Buffers());
       Transfer wanted = transfer(arena, 600);
       MemorySegment header = arena.allocate(HEADER_BYTES, 8);
       for (int bit = 0; bit < 8 * HEADER_BYTES; bit++) {
@@ -180,14 +181,14 @@ final class ObjectCipherProperties {
       byte[] object = sealed(arena, TestKeys.cipher(1), block(arena, 600, true, 1), "none");
       Transfer wanted = transfer(arena, 600);
       assertEquals(Status.DENIED, open(arena, TestKeys.cipher(2, 3), object, wanted));
-      assertEquals(Status.DENIED, open(new ObjectBlock(arena), object, wanted));
+      assertEquals(Status.DENIED, open(new ObjectBlock(arena, null, new Buffers()), object, wanted));
     }
   }
 
   @Example
   void open_notEncrypted_isDeniedUnlessAllowed() {
     try (Arena arena = Arena.ofConfined()) {
-      ObjectBlock plain = new ObjectBlock(arena);
+      ObjectBlock plain = new ObjectBlock(arena, null, new Buffers());
       Transfer block = block(arena, 600, true, 1);
       assertEquals(Status.OK, plain.seal(block, BlockCodecs.none()));
       byte[] object = Arrays.copyOf(plain.parts().get(0).toArray(ValueLayout.JAVA_BYTE), 792);

@@ -46,7 +46,7 @@ final class PresenceCacheTest {
     return ObjectKey.of(1, 2, key, 32, 0);
   }
 
-  /** How many of the keys were taken. */
+  /** Probes keys; returns how many probes were taken. */
   private static int probe(PresenceCache cache, int from, int to) {
     int taken = 0;
     for (int i = from; i < to; i++) {
@@ -327,7 +327,7 @@ final class PresenceCacheTest {
     }
   }
 
-  /** Then there is nobody to ask but the store. */
+  /** A closed ledger answers no questions. */
   @Test
   void probe_ledgerIsClosed_isAskedOfTheStore() throws Exception {
     PresenceLedger ledger = ledger();
@@ -348,7 +348,7 @@ final class PresenceCacheTest {
     assertTrue(cache.size() <= 100, "keeps " + cache.size());
   }
 
-  /** What the bound in bytes rests on. */
+  /** The bound in bytes relies on this number. */
   @Test
   void key_takesNoMoreThanIsCounted() {
     int count = 400_000;

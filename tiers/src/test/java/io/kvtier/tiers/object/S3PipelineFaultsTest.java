@@ -164,7 +164,7 @@ final class S3PipelineFaultsTest {
     }
   }
 
-  /** The same pipeline, not a new one: the breaker closes by itself. */
+  /** The breaker of a pipeline closes by itself. */
   @Test
   void load_storeDownAndUpAgain_isAHitAgain() throws Exception {
     proxy.set(new FaultProxy.Fault.Reset(0));

@@ -2,6 +2,7 @@ package io.kvtier.tiers.object;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.transfer.Buffers;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -23,7 +24,7 @@ public final class TestBlocks {
     this.blockBytes = blockBytes;
     keys = new ObjectTransfers(arena, 1);
     transfers = new ObjectTransfers(arena, blockBytes);
-    block = new ObjectBlock(arena);
+    block = new ObjectBlock(arena, null, new Buffers());
     this.codec = codec;
   }
 
@@ -54,7 +55,7 @@ public final class TestBlocks {
   public boolean read(ObjectStore store, int number, long timeoutNs) {
     try (Arena own = Arena.ofShared()) {
       ObjectTransfers place = new ObjectTransfers(own, blockBytes);
-      ObjectBlock opened = new ObjectBlock(own);
+      ObjectBlock opened = new ObjectBlock(own, null, new Buffers());
       Transfer transfer = place.load(number);
       opened.expect(transfer);
       StoreResult result = store.get(name(number), 0, opened.parts(), timeoutNs).result().join();

@@ -50,7 +50,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.slf4j.LoggerFactory;
 
-/** What every pipeline between slabs and files keeps, on real files. */
+/** The contract of pipelines between slabs and files, on real files. */
 @Timeout(value = 60, unit = TimeUnit.SECONDS)
 abstract class SsdPipelineContract {
   static final int PAGE = 4096;
@@ -499,7 +499,7 @@ abstract class SsdPipelineContract {
     }
   }
 
-  /** What one setting wrote, all others load: content that gets smaller, and such that does not. */
+  /** Blocks of every codec are loaded by pipelines of all codecs, whether they get smaller or not. */
   @Test
   void load_whatAnotherCodecStored_hasItsBytes() throws Exception {
     String[] names = {"none", "zstd", "planes/3", "zstd/-5"};
@@ -577,7 +577,7 @@ abstract class SsdPipelineContract {
     }
   }
 
-  /** A codec's frame has bits that change nothing: then the bytes are right, too. */
+  /** A frame has bits without effect on the bytes: if one of them is flipped, the load may succeed. */
   private static void assertHarmless(Status status, Transfer block, String what) {
     if (status == Status.OK) {
       assertEquals(block.checksum, Checksums.of(block.bytes()), what);

@@ -9,18 +9,18 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Holds the cap. A pass lists all objects, deletes of each page what is due, and enters what is
- * left in a histogram of ages; the histogram says what is due in the next pass. The first pass
- * finds nothing due, and the last one is that which leaves no more than the cap. So there is no
- * memory of single objects, and each is deleted right after it was listed, by the time of its last
- * write as the list just told it.
+ * Keeps the store below the cap. A pass lists all objects, deletes the objects of each page that
+ * are due, and enters the others in a histogram of ages. The histogram says which ages are due in
+ * the next pass. The first pass deletes nothing, and the last pass leaves no more than the cap. So
+ * a run remembers no single objects, and the time of an object's last write is new when the object
+ * is deleted.
  *
- * <p>Still, an object can be used or written again between the list and the deletion. Who reads it
- * gets whole bytes or a miss, who wrote it finds a miss later; asking the store once more for each
- * object would cost a thousand times the calls, and only make that time shorter.
+ * <p>An object can still be used or written between the list and the deletion. Its reader gets
+ * whole bytes or a miss, and its writer finds a miss later. A further question for each object
+ * would take a thousand times the calls, and would only make that time shorter.
  */
 final class CollectRun implements JanitorRun {
-  /** Writers that outrun so many passes outrun the next one as well. */
+  /** Writers that are faster than these passes are faster than a further pass, too. */
   private static final int PASSES_MAX = 4;
 
   private static final AgeHistogram.Oldest NOTHING = new AgeHistogram.Oldest(Integer.MAX_VALUE, 0);
@@ -77,7 +77,7 @@ final class CollectRun implements JanitorRun {
     }
   }
 
-  /** Returns null when there is nothing more to do. */
+  /** The ages that are due in the next pass; null for no further pass. */
   private AgeHistogram.@Nullable Oldest nextDue(Tally tally) {
     JanitorReport.Amount left = tally.amount(JanitorCount.LEFT);
     boolean allYoung = tally.amount(JanitorCount.YOUNG).objects() == left.objects();

@@ -10,13 +10,13 @@ import java.util.Map;
  * How far a run of an {@link ObjectJanitor} is, or how it ended.
  *
  * @param task its name; empty before the first run
- * @param reason why it ended as it did, or what should be known of it; may be empty
+ * @param reason why the run ended as it did, or a remark; may be empty
  * @param capBytes 0 for none
  */
 public record JanitorReport(
     String task, State state, String reason, Effort effort, long capBytes, Uses uses, Finds finds) {
   /**
-   * What the run took.
+   * The effort of a run.
    *
    * @param calls on the store
    * @param passes looks over the whole store, the one under way included
@@ -24,7 +24,7 @@ public record JanitorReport(
   public record Effort(long elapsedMs, long calls, int passes) {}
 
   /**
-   * What the run knows of the uses of objects.
+   * The uses of objects that a run knows.
    *
    * @param logs that were read
    * @param objects whose use the logs tell
@@ -32,7 +32,7 @@ public record JanitorReport(
   public record Uses(int logs, int objects) {}
 
   /**
-   * What the run found.
+   * The findings of a run.
    *
    * @param unfinished uploads and temporary files of dead writers that were removed
    * @param namespaces by name; only the task du fills it
@@ -53,16 +53,16 @@ public record JanitorReport(
     }
   }
 
-  /** Where a run stands. */
+  /** The state of a run. */
   public enum State {
-    /** There was none yet. */
+    /** There was no run yet. */
     IDLE,
     RUNNING,
     DONE,
     CANCELLED,
-    /** It took as long as it may, and has done a part. */
+    /** The run took as long as it may, and has done a part. */
     OUT_OF_TIME,
-    /** Another node is at it, so this one left it alone. */
+    /** Another node does the task. */
     BUSY,
     FAILED;
 
@@ -77,7 +77,7 @@ public record JanitorReport(
     }
   }
 
-  /** So many objects with so many bytes. */
+  /** A number of objects, and their bytes. */
   public record Amount(long objects, long bytes) {
     static final Amount NONE = new Amount(0, 0);
 
@@ -87,15 +87,16 @@ public record JanitorReport(
     }
   }
 
-  /** What a namespace takes; the name is empty for all those that there was no room for. */
+  /** The objects of a namespace. The empty name stands for all namespaces that the list has no
+   * space for. */
   public record Namespace(String name, Amount amount) {}
 
-  /** How much of it there was. */
+  /** The objects that were counted. */
   public Amount amount(JanitorCount count) {
     return finds.amounts.getOrDefault(count, Amount.NONE);
   }
 
-  /** For people: a line for each thing that there is. */
+  /** For people: a line for each count that is not zero. */
   public String text() {
     StringBuilder text = new StringBuilder();
     text.append(task.isEmpty() ? "nothing" : task).append(": ");

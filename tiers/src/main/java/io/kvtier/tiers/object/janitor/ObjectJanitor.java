@@ -22,14 +22,14 @@ public final class ObjectJanitor implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ObjectJanitor.class);
   private static final int TRIES = 5;
 
-  /** What is kept of a run's time for giving back the lease. */
+  /** The part of a run's time that is reserved for giving the lease back. */
   private static final long FAREWELL_NS = TimeUnit.SECONDS.toNanos(5);
 
   /**
-   * How much the object tier may take.
+   * The bound of the object tier.
    *
    * @param bytes of all nodes' blocks; 0 for no limit
-   * @param lowPercent what a run that deletes leaves of the cap
+   * @param lowPercent the part of the cap that a run leaves if it deletes
    * @param graceMs younger objects stay
    */
   public record Cap(long bytes, int lowPercent, long graceMs) {
@@ -48,7 +48,7 @@ public final class ObjectJanitor implements AutoCloseable {
       }
     }
 
-    /** What a run that deletes leaves. */
+    /** The bytes that a run leaves if it deletes. */
     long lowBytes() {
       return bytes / 100 * lowPercent + bytes % 100 * lowPercent / 100;
     }
@@ -69,7 +69,7 @@ public final class ObjectJanitor implements AutoCloseable {
   }
 
   /**
-   * What a run knows of the uses of objects.
+   * The uses of objects that a run knows.
    *
    * @param max the most uses
    * @param keptMs older logs of uses are deleted
@@ -85,7 +85,7 @@ public final class ObjectJanitor implements AutoCloseable {
   }
 
   /**
-   * What a janitor may do.
+   * The bounds of a janitor.
    *
    * @param unfinishedMs older uploads and temporary files of writers are removed
    */
@@ -130,13 +130,13 @@ public final class ObjectJanitor implements AutoCloseable {
   private volatile JanitorReport report;
 
   /**
-   * Does nothing yet.
+   * A janitor without a task.
    *
-   * @param store stays the caller's
-   * @param nodeName what others see of who collects; no other node has it
-   * @param cipher what blocks are read with to verify them; null for none
-   * @param deletions told of the names of what is deleted, before it is and after; on the thread of
-   *     the task
+   * @param store closed by the caller
+   * @param nodeName the unique name of this node, which other nodes see
+   * @param cipher decrypts the blocks that are verified; null for none
+   * @param deletions called with the names of objects before and after their deletion, on the thread
+   *     of the task
    */
   public ObjectJanitor(
       ObjectStore store,

@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Consumer;
 
-/** What a run has counted so far, out of which its reports are made. For the run's thread. */
+/** The counts of a run, from which its reports are made. For the run's thread. */
 final class Tally {
   private static final int NAMES_MAX = 100;
   private static final int NAMESPACES_MAX = 10_000;
@@ -25,7 +25,7 @@ final class Tally {
   private String note = "";
 
   /**
-   * Has counted nothing.
+   * A tally of zero.
    *
    * @param published is told when there is something new to report
    */
@@ -85,7 +85,7 @@ final class Tally {
     uses = table.size();
   }
 
-  /** What should be known of a run that ends well. */
+  /** Adds a remark for a run that ends well. */
   void note(String text) {
     note = note.isEmpty() ? text : note + "; " + text;
   }

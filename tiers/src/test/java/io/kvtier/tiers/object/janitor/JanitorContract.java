@@ -34,7 +34,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What lease, log of uses and janitor do on every store. */
+/** The contract of lease, log of uses and janitor on every store. */
 abstract class JanitorContract {
   static final long TIMEOUT_NS = TimeUnit.SECONDS.toNanos(30);
   static final long HOUR_MS = TimeUnit.HOURS.toMillis(1);
