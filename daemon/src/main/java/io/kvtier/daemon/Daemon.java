@@ -437,7 +437,7 @@ public final class Daemon implements AutoCloseable {
     return region;
   }
 
-  /** Why a GPU is not used any more, with its number; null: none has failed. */
+  /** Why a GPU is not used any more, with its number; null when no GPU has failed. */
   @Nullable String gpuError() {
     GpuTier tier = gpus;
     if (tier != null) {
@@ -479,7 +479,7 @@ public final class Daemon implements AutoCloseable {
     return kept.words();
   }
 
-  /** A count that goes up while the index does anything at all, be it only to look for work. */
+  /** The count of the index's rounds so far, with or without work. */
   public long progress() {
     return runner == null ? 0 : runner.passes();
   }

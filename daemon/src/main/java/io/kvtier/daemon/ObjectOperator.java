@@ -1,14 +1,14 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.index.core.OperatorAnswer;
-import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.daemon.index.core.OperatorCommands;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.janitor.JanitorTask;
 import io.kvtier.tiers.object.janitor.ObjectJanitor;
 import java.util.List;
 
 /** What an operator can have done with the object store: the words of {@code kvtier object}. */
-final class ObjectOperator implements ObjectParts.Operator {
+final class ObjectOperator implements OperatorCommands {
   private static final String USAGE =
       "expected gc, du, verify [FRACTION] [--delete], remove-namespace NAME|FINGERPRINT, status or"
           + " cancel";

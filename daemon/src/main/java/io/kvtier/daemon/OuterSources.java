@@ -26,7 +26,7 @@ final class OuterSources implements AutoCloseable {
    * Opens the configured sources.
    *
    * @param bell wakes the index
-   * @param defect told of what should never happen
+   * @param defect receives failures that should never happen
    * @throws IOException naming the source that can't be opened, and why
    */
   OuterSources(PluginsConfig config, Runnable bell, Consumer<Throwable> defect) throws IOException {

@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.move.BlockListener;
 import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.OperationPool;
@@ -34,8 +35,7 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The index without its duty cycle: makes the parts and connects them, and does with all of them
- * what has to be done each round. Confined to the index's thread.
+ * The index without its duty cycle: makes and connects the parts, and calls them each round. Confined to the index's thread.
  */
 final class Index implements BlockListener {
   private final Directory directory;
@@ -51,7 +51,7 @@ final class Index implements BlockListener {
   /**
    * An index without sessions and blocks.
    *
-   * @param events hears in which tiers blocks are; null for nobody
+   * @param events hears of blocks that come to tiers and leave them; null when nobody listens
    */
   Index(IndexContext context, @Nullable BlockEvents events) {
     IndexCore core = context.core();
@@ -59,7 +59,11 @@ final class Index implements BlockListener {
     counters = core.counters();
     namespaces = core.namespaces();
     WaiterTable waiters = new WaiterTable(core.limits().holdsMax());
-    store = new BlockStore(context.storeParts(events, waiters::hasWaiters), this);
+    store =
+        new BlockStore(
+            new StoreParts(
+                core, context.tiers(), events, context.requests(), waiters::hasWaiters),
+            this);
     parts = sessionParts(context, waiters);
     context
         .requests()
@@ -121,22 +125,22 @@ final class Index implements BlockListener {
     return verbs.admin();
   }
 
-  /** What carries requests out. */
+  /** The part that carries out requests. */
   Requests requests() {
     return requests;
   }
 
-  /** What answers requests. */
+  /** The part that writes the answers to requests. */
   CompletionWriter writer() {
     return parts.writer();
   }
 
-  /** The puts that were refused. */
+  /** The counts of refused puts. */
   Refusals refusals() {
     return verbs.refusals();
   }
 
-  /** Whether no new blocks are taken. */
+  /** Whether new blocks are refused. */
   boolean drains() {
     return verbs.drains();
   }
@@ -149,16 +153,16 @@ final class Index implements BlockListener {
 
   // ---- the beginning and the end
 
-  /** Finds what an earlier start of the daemon left; before the first request. */
+  /** Finds the blocks that an earlier start of the daemon left; called before the first request. */
   void recover(List<List<Ledger>> ledgers, long storesBegin) throws IOException {
     new Recovery(directory, registry, store, counters).run(ledgers, storesBegin);
     store.stack().all().forEach(ResidentTier::recovered);
   }
 
   /**
-   * Releases all that a session holds, at once.
+   * Ends a session: releases everything that the session holds, at once.
    *
-   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   * @param hasHungUp whether the client has closed the socket, and so writes no more
    */
   void close(Session session, boolean hasHungUp) {
     if (!parts.sessions().has(session)) {
@@ -194,7 +198,7 @@ final class Index implements BlockListener {
 
   // ---- each round
 
-  /** The work of each round beside the store's. */
+  /** Does the work of each round, except the store's. */
   void maintain() {
     verbs.maintain();
     devices.advance();
@@ -207,12 +211,12 @@ final class Index implements BlockListener {
     store.records().trim(nowNs);
   }
 
-  /** Whether time must be looked at soon. */
+  /** Whether a deadline may pass soon. */
   boolean hasDeadlines() {
     return parts.operations().active() > 0 || verbs.hasDeadlines() || devices.hasDeadlines();
   }
 
-  /** Whether each round may find something to do by itself. */
+  /** Whether there is work for the next round although nothing arrives. */
   boolean hasBackgroundWork() {
     return verbs.hasBackgroundWork();
   }
@@ -225,7 +229,7 @@ final class Index implements BlockListener {
     devices.publishGauges();
   }
 
-  /** Checks that nothing contradicts anything; for tests. */
+  /** Checks that the parts agree; for tests. */
   void checkInvariants() {
     store.checkInvariants();
     devices.checkInvariants();

@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.core.OperatorCommands;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.report.EventRing;
@@ -17,7 +18,6 @@ import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.daemon.index.report.StatsAnswers;
 import io.kvtier.daemon.index.report.StatsReport;
 import io.kvtier.daemon.index.session.Session;
-import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.verbs.RequestAdapter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
@@ -39,12 +39,10 @@ import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The index's duty cycle: takes sessions in and lets them go, takes requests from their rings,
- * collects transfers, looks at the time. {@link #doWork} does one round; who calls it, and how it
- * sleeps between, is not its concern.
+ * The index's duty cycle: opens and closes sessions, takes requests from their rings, collects transfers and checks deadlines. {@link #doWork} does one round. The caller decides when to call it, and when to sleep.
  */
 public final class IndexAgent {
-  /** So many transfers can be on their way to and from a GPU. */
+  /** Maximum transfers in flight to and from a GPU. */
   public static final int DEVICE_TRANSFERS = DeviceLine.TRANSFERS;
 
   /** Maximum size of a report for the daemon itself, which need not fit into a ring. */
@@ -52,7 +50,7 @@ public final class IndexAgent {
 
   private static final int REQUESTS_PER_ROUND = 64;
 
-  /** A session's turn ends after so many bytes of requests: large batches take long. */
+  /** Maximum bytes of requests in a session's turn: large batches take long. */
   private static final int REQUEST_BYTES_PER_ROUND = 32 << 10;
 
   private static final long TIME_CHECK_NS = 1_000_000;
@@ -113,20 +111,19 @@ public final class IndexAgent {
                 index.devices(),
                 index.sessions(),
                 index::drains,
-                index::publishGauges,
                 health,
                 events));
-    statsAnswers = new StatsAnswers(stats::take, this::offerStats);
+    statsAnswers = new StatsAnswers(this::report, this::offerStats);
     adapter =
         new RequestAdapter(
             index.requests(), index.writer(), core.limits(), statsAnswers, context.requests());
   }
 
   /**
-   * Finds again what an earlier start of the daemon left; before the first {@link #doWork}.
+   * Finds the blocks that an earlier start of the daemon left; called before the first {@link #doWork}.
    *
    * @param lowerLedgers of each lower tier, one a device, in the order of the pipelines
-   * @param storesBegin no store from now on is to have a lower count
+   * @param storesBegin every new store gets a higher count
    */
   public void recover(List<List<Ledger>> lowerLedgers, long storesBegin) throws IOException {
     List<List<Ledger>> ledgers = new ArrayList<>();
@@ -151,7 +148,7 @@ public final class IndexAgent {
   /**
    * Says that a session is over; from any thread. False when the inbox is full: say it again.
    *
-   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   * @param hasHungUp whether the client has closed the socket, and so writes no more
    */
   public boolean offerClose(Session session, boolean hasHungUp) {
     return inbox.offer(new Message.Close(session, hasHungUp));
@@ -161,19 +158,18 @@ public final class IndexAgent {
    * Asks for the daemon's state, as STATS reports it; from any thread. False when too many messages
    * wait for the index.
    *
-   * @param answer gets a maker of the JSON, on the index's thread, which it must neither hold up
-   *     nor fail. The maker may be called on any thread.
+   * @param answer receives a supplier of the JSON on the index's thread, and must neither block nor fail. The supplier may be called on any thread.
    */
   public boolean offerReport(Consumer<Supplier<String>> answer) {
     return inbox.offer(new Message.Report(answer));
   }
 
-  /** Whether all parts do what they are there for, as of the last look; from any thread. */
+  /** The health of all parts, as of the last check; from any thread. */
   public HealthReport health() {
     return health.latest();
   }
 
-  /** Makes the JSON of STATS on other threads; before the first {@link #doWork}. */
+  /** Makes the JSON of STATS on other threads; called before the first {@link #doWork}. */
   public void makeReportsWith(Executor executor) {
     statsAnswers.makeWith(executor);
   }
@@ -186,16 +182,14 @@ public final class IndexAgent {
   }
 
   /**
-   * Leaves the operator's commands that begin with a word to another part of the daemon, which must
-   * answer at once; before the first {@link #doWork}.
+   * Registers another part of the daemon for the commands that begin with a word; called before the first {@link #doWork}.
    */
-  public void extend(String word, ObjectParts.Operator operator) {
-    index.admin().extend(word, operator);
+  public void extend(String word, OperatorCommands commands) {
+    index.admin().extend(word, commands);
   }
 
   /**
-   * Has an operator's command done for the daemon itself, from any thread; ring the index's bell
-   * then. The answer comes on the index's thread.
+   * Runs an operator's command for the daemon itself; from any thread. The caller must ring the index's bell afterwards. The answer is completed on the index's thread.
    */
   public CompletableFuture<OperatorAnswer> command(String command) {
     CompletableFuture<OperatorAnswer> answer = new CompletableFuture<>();
@@ -253,7 +247,7 @@ public final class IndexAgent {
           session.owner().released(session);
         }
         case Message.Report(Consumer<Supplier<String>> answer) -> {
-          Report report = stats.take(null);
+          Report report = report(null);
           answer.accept(() -> ReportJson.of(report, REPORT_BYTES_MAX));
         }
         case Message.Stats(StatsAnswers.Made answer) -> writeStats(answer);
@@ -262,6 +256,12 @@ public final class IndexAgent {
       }
     }
     return work;
+  }
+
+  /** The state that a caller may see, with gauges that are up to date. */
+  private Report report(@Nullable Grant asker) {
+    index.publishGauges();
+    return stats.take(asker);
   }
 
   private void writeStats(StatsAnswers.Made answer) {
@@ -329,8 +329,7 @@ public final class IndexAgent {
   }
 
   /**
-   * Whether anything waits that {@link #doWork} would do; for the moment between announcing sleep
-   * and sleeping.
+   * Whether {@link #doWork} would find work. Called after the thread has announced its sleep, and before it sleeps.
    */
   public boolean hasWork() {
     if (!inbox.isEmpty()
@@ -356,18 +355,18 @@ public final class IndexAgent {
     return false;
   }
 
-  /** Finishes what would be left half done, and counts once more; after the last doWork. */
+  /** Ends a recording of a trace, and updates the gauges; called after the last {@link #doWork}. */
   public void stop() {
     index.stop();
     index.publishGauges();
   }
 
-  /** Whether something is being copied to or from a GPU, which takes microseconds. */
+  /** Whether copies to or from a GPU are under way, which take microseconds. */
   public boolean isCopying() {
     return index.devices().moves().inFlight() > 0;
   }
 
-  /** Whether the next request is likely to come in a moment, and to be one that is waited for. */
+  /** Whether an engine is likely to request a load in a moment. */
   public boolean isLoadExpected(long nowNs) {
     return index.devices().isLoadExpected(nowNs);
   }
@@ -386,7 +385,7 @@ public final class IndexAgent {
     return index.store().scrubbers().isAnyActive() ? 250 : 500;
   }
 
-  /** For tests: that nothing contradicts anything. */
+  /** For tests: checks that the parts agree. */
   public void checkInvariants() {
     index.checkInvariants();
   }

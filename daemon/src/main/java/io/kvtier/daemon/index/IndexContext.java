@@ -1,6 +1,5 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
@@ -8,17 +7,16 @@ import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.tiers.gpu.GpuTier;
 import java.lang.foreign.MemorySegment;
-import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Everything the index is made of that is not its own.
+ * The parts of the index that are made outside of it.
  *
- * @param tiers where blocks can be
+ * @param tiers the tiers and sources of blocks
  * @param gpus null where the daemon is started without GPUs
- * @param events hears in which tiers blocks are; null for nobody
+ * @param events hears of blocks that come to tiers and leave them; null when nobody listens
  * @param requests hears of requests
- * @param writers who may write to the first tier's slots
+ * @param writers the clients that may write to the first tier's slots
  */
 public record IndexContext(
     Identity identity,
@@ -29,20 +27,10 @@ public record IndexContext(
     RequestTap requests,
     WriterParts writers) {
   /**
-   * Which daemon it is.
+   * The identity of the daemon.
    *
-   * @param generation another number for each start
-   * @param daemonRegion what all clients can read
+   * @param generation a random number, different at each start
+   * @param daemonRegion the memory that all clients can read
    */
   public record Identity(String version, long generation, MemorySegment daemonRegion) {}
-
-  /**
-   * The parts of the block store.
-   *
-   * @param told hears in which tiers blocks are; null for nobody
-   * @param isAwaited whether a request waits for a block's copy in the first tier
-   */
-  StoreParts storeParts(@Nullable BlockEvents told, IntPredicate isAwaited) {
-    return new StoreParts(core, tiers, told, requests, isAwaited);
-  }
 }

@@ -33,7 +33,7 @@ import org.zeromq.SocketType;
 import org.zeromq.ZContext;
 import org.zeromq.ZMQ;
 
-/** What consumers believe after all that the index did: what is there. */
+/** What consumers know agrees with the tiers, whatever the index did. */
 class EventsTest {
   private static final int HOST = 0;
   private static final int SSD = 1;
@@ -79,7 +79,7 @@ class EventsTest {
     }
   }
 
-  /** Works until there is an answer. */
+  /** Has the index work until there is an answer. */
   private static IndexHarness.Answer answer(IndexHarness harness, IndexHarness.Client client)
       throws ProtocolViolation {
     for (int round = 0; !client.hasAnswer(); round++) {
@@ -101,7 +101,7 @@ class EventsTest {
     assertEquals(Status.OK, client.work().first());
   }
 
-  /** The keys of the blocks that stand in a tier and can be named. */
+  /** The keys of the blocks that are in a tier and can be found. */
   private static Set<Long> truth(IndexHarness harness, int tier) {
     Directory directory = harness.directory();
     Set<Long> keys = new HashSet<>();
@@ -117,7 +117,7 @@ class EventsTest {
     return keys;
   }
 
-  /** Works until the consumer believes what is true; that must come, however long it takes. */
+  /** Has the index work until the consumer knows the true state, however long that takes. */
   private static void assertLearns(IndexHarness harness, EventConsumer consumer)
       throws InterruptedException {
     long end = System.nanoTime() + PATIENCE_NS;
@@ -151,7 +151,8 @@ class EventsTest {
                 "events.endpoint=" + endpoint,
                 "events.replay_endpoint=" + replay,
                 "events.queue_bytes=64KiB",
-                // So few that a consumer that was away for long must ask for everything.
+                // Few events are kept, so that a consumer that was away for long must ask for
+                // everything.
                 "events.replay_batches=20"));
     SplittableRandom random = new SplittableRandom(7);
     AtomicReference<Throwable> defect = new AtomicReference<>();
@@ -177,7 +178,7 @@ class EventsTest {
               assertEquals(Status.OK, client.work().first());
             }
           }
-          // Now and then so much at once that the queue is too small for it.
+          // Now and then so many blocks at once that the queue is too small for their events.
           case 4 -> {
             for (int more = 0; more < (random.nextInt(50) == 0 ? 120 : 1); more++) {
               put(harness, client, random.nextLong(600), 1900);
@@ -192,7 +193,7 @@ class EventsTest {
         }
       }
       isAway.set(false);
-      // Something that the consumers must notice by its number.
+      // An event whose number the consumers must notice.
       put(harness, client, 1L << 50, 0);
       assertLearns(harness, asking);
       assertLearns(harness, hearing);

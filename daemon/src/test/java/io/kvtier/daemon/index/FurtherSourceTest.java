@@ -8,7 +8,6 @@ import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Checksums;
@@ -24,16 +23,9 @@ import org.junit.jupiter.api.Test;
 
 /** A source of blocks that no class of the daemon names, asked before the object store. */
 class FurtherSourceTest {
-  /** Another node: it has what a test says, and says so at once or when it is asked. */
+  /** Another node: it has the blocks that a test names. Some are known at once, others when they are asked for. */
   private static final class Neighbour implements BlockSource {
-    private static final Traits TRAITS =
-        new Traits(
-            TierId.OBJECT,
-            null,
-            Counter.HITS_OBJECT,
-            Counter.OBJECT_FETCHED,
-            Counter.OBJECT_READ_BYTES,
-            Counter.OBJECT_ERRORS);
+    private static final Traits TRAITS = Traits.ofObjects(null);
 
     /** A question of a get. */
     private record Question(int block, int priority, boolean prefetch) {}
@@ -146,7 +138,7 @@ class FurtherSourceTest {
 
     @Override
     public void advance() {
-      // What a lookup did not know is known in the next round: even numbers are there.
+      // The unknown blocks of a lookup are known in the next round: even numbers are present.
       toFind.forEach(number -> {
         unknown.remove(number);
         if (number % 2 == 0) {
@@ -212,7 +204,7 @@ class FurtherSourceTest {
       neighbour.unknown.addAll(Set.of(6L, 7L, 8L));
       assertEquals(Status.PENDING, client.ask(Verb.LOOKUP, 6));
       assertEquals(Status.OK, client.ask(Verb.LOOKUP, 6));
-      // A get waits for the answer: eight is there, and seven is not.
+      // A get waits for the answer: eight is present, and seven is absent.
       assertEquals(Status.OK, get(client, 8));
       assertEquals(Status.MISS, get(client, 7));
     }

@@ -68,8 +68,7 @@ import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * An index without threads, whose clients write their records word by word. Its pipeline takes what
- * it is told to take and finishes nothing by itself.
+ * An index without threads, whose clients write their records word by word. Its pipeline takes as much as a test allows, and finishes nothing by itself.
  */
 public final class IndexHarness implements AutoCloseable {
   static final int SLOT_BYTES = 4096;
@@ -102,28 +101,28 @@ public final class IndexHarness implements AutoCloseable {
     public void close() {}
   }
 
-  /** Does the work when it is handed over; hands it back in the next round, unless it is held. */
+  /** Does the work of a transfer when it is handed over; hands the transfer back in the next round, unless a test holds it. */
   static final class InlinePipeline implements Pipeline {
-    /** That a transfer has rows be forgotten. */
+    /** Whether a transfer deletes rows. */
     static final Predicate<Transfer> FORGETS = transfer -> transfer.kind == Transfer.Kind.FORGET;
 
     private final Leg leg;
     private final ArrayDeque<Transfer> done = new ArrayDeque<>();
     private final ArrayDeque<Transfer> held = new ArrayDeque<>();
 
-    /** What of that which is handed over is under way until it is said to have ended. */
+    /** The transfers that, once handed over, are under way until the test ends them. */
     Predicate<Transfer> holds = transfer -> false;
 
     /** Why the device's ledger takes no rows; empty while it does. */
     String ledgerTrouble = "";
 
-    /** All that is held has ended. */
+    /** Ends all transfers that are held. */
     void end() {
       done.addAll(held);
       held.clear();
     }
 
-    /** What was handed over first, of what is held, has ended. */
+    /** Ends the transfer that was held first. */
     void endFirst() {
       done.add(held.remove());
     }
@@ -181,10 +180,10 @@ public final class IndexHarness implements AutoCloseable {
   /** Processes that have ended. */
   final Set<ProcessId> gone = new HashSet<>();
 
-  /** What its clock says. */
+  /** The time of the index's clock. */
   long nowNs = NOW_NS;
 
-  /** What an index is made of; by default one slab, pipelines that take nothing, and no SSD. */
+  /** The parts of an index; by default one slab, pipelines that take nothing, and no SSD. */
   static final class Settings {
     private final int slabs;
     private final int slots;
@@ -207,14 +206,14 @@ public final class IndexHarness implements AutoCloseable {
     private int lateMax = 64;
     private List<Claim> late = List.of();
 
-    /** Slabs, each of that many slots of 4 KiB. */
+    /** Slabs, each of a number of slots of 4 KiB. */
     Settings(int slabs, int slots) {
       this.slabs = slabs;
       this.slots = slots;
       this.blocks = Math.max(64, 4 * slabs * slots);
     }
 
-    /** Somebody takes spans: of requests that ask for it, and of that share of the others. */
+    /** Spans are sent: of requests that ask for them, and of a share of the others. */
     Settings tracing(double share) {
       tracing = true;
       sample = share;
@@ -227,14 +226,14 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
-    /** Checksums are made by a pipeline, but for those of blocks up to that length. */
+    /** A pipeline makes the checksums of blocks above a length. */
     Settings checksums(Pipeline pipeline, int inlineBytes) {
       checksums = pipeline;
       inlineChecksumBytes = inlineBytes;
       return this;
     }
 
-    /** Files of as many slots of 8 KiB as a slab has, on devices, each with its pipeline. */
+    /** Files on SSD, with as many slots of 8 KiB as a slab has; each device has its pipeline. */
     Settings ssd(int count, Pipeline... pipelines) {
       files = count;
       ssd = List.of(pipelines);
@@ -276,7 +275,7 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
-    /** Tells what becomes of its blocks. */
+    /** Publishes events of blocks. */
     Settings events(EventRing ring) {
       events = ring;
       return this;
@@ -300,7 +299,7 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
-    /** How many such claims can be remembered one by one, and where claims are noted. */
+    /** How many claims of lost slots can be remembered, and where claims are noted. */
     Settings claims(int most, ClaimNote note) {
       lateMax = most;
       claimNote = note;
@@ -425,7 +424,7 @@ public final class IndexHarness implements AutoCloseable {
     return lower;
   }
 
-  /** As if an index did not know which host copies an earlier one has left. */
+  /** Lets an index forget which host copies an earlier index left. */
   public static void forgetTakenOver(Directory directory, int blocks) {
     for (int block = 0; block < blocks; block++) {
       directory.copies().set(CopyTable.TAKEN_OVER, 0, block, false);
@@ -500,7 +499,7 @@ public final class IndexHarness implements AutoCloseable {
       long value,
       @Nullable Holder holder) {}
 
-  /** Who advertises the longest prefix, and how many keys that has. */
+  /** The region that advertises the longest prefix, and the number of the prefix's keys. */
   record Holder(int run, int region, int gpu, int rank) {}
 
   /** One client, which does only what it is told to do. */
@@ -530,12 +529,12 @@ public final class IndexHarness implements AutoCloseable {
     @Override
     public void released(Session ended) {}
 
-    /** The session's memory, to be written as no client of ours would. */
+    /** The session's memory, for tests that write to it as no correct client would. */
     MemorySegment memory() {
       return segment;
     }
 
-    /** Why the index cut the session off; OK: it did not. */
+    /** Why the index cut the session off; OK when it did not. */
     Status endReason() {
       return endReason;
     }
@@ -556,7 +555,7 @@ public final class IndexHarness implements AutoCloseable {
       write(verb, flags, 0, 0, 0, count, body);
     }
 
-    /** Publishes a request whose body is these words. */
+    /** Publishes a request with a body of words. */
     void sendWords(Verb verb, int flags, int keyBytes, int count, long[] body)
         throws ProtocolViolation {
       write(verb, flags, keyBytes, 0, 0, count, body);
@@ -567,7 +566,7 @@ public final class IndexHarness implements AutoCloseable {
       put(key, checksum, false);
     }
 
-    /** The same, and the client says so with its reservation, or not. */
+    /** Puts a block with a checksum of the client's, which the reservation announces or not. */
     void put(long key, int checksum, boolean forCopies) throws ProtocolViolation {
       Answer reserved = reserve(key, 1, forCopies);
       assertEquals(1, reserved.ids().size(), "key " + key + " got no slot");
@@ -576,7 +575,7 @@ public final class IndexHarness implements AutoCloseable {
       assertEquals(Status.OK, work().first());
     }
 
-    /** Has something kept with a block; returns with how many blocks. */
+    /** Annotates a block; returns how many blocks got the annotation. */
     long annotate(long key, byte[] annotation) throws ProtocolViolation {
       AnnotationBody body = new AnnotationBody();
       byte[] keyBytes = new byte[Long.BYTES];
@@ -597,13 +596,13 @@ public final class IndexHarness implements AutoCloseable {
       return work();
     }
 
-    /** What the commit of a block that was written in place comes to. */
+    /** The status of the commit of a block that was written in place. */
     Status commit(long id) throws ProtocolViolation {
       sendIds(Verb.COMMIT, 0, 1, id);
       return await().first();
     }
 
-    /** What one block's request comes to. */
+    /** The status of a request for one block. */
     Status ask(Verb verb, long key) throws ProtocolViolation {
       sendKeys(verb, key, 1);
       return work().first();
@@ -614,7 +613,7 @@ public final class IndexHarness implements AutoCloseable {
       registerLarger(2 * SLOT_BYTES);
     }
 
-    /** The same, of blocks of that many bytes. */
+    /** Registers the namespace 1, of blocks of a number of bytes. */
     void registerLarger(int blockBytes) throws ProtocolViolation {
       assertEquals(Status.OK, say(Verb.REGISTER, blockBytes, "name=larger"));
     }
@@ -665,7 +664,7 @@ public final class IndexHarness implements AutoCloseable {
       sendBlocks(verb, region, layers, event, 0, key, target, 1);
     }
 
-    /** The same, of one key that is named several times, or not at all. */
+    /** Publishes a request about blocks of a region whose keys are all equal; the count may be 0. */
     void sendBlocks(
         Verb verb, int region, int layers, int event, int progress, long key, int target, int count)
         throws ProtocolViolation {
@@ -686,7 +685,7 @@ public final class IndexHarness implements AutoCloseable {
       requests.publish();
     }
 
-    /** Advertises blocks of a region, of a rank; what came of the first. */
+    /** Advertises blocks of a region, with a rank; returns the status of the first. */
     Status advertise(int region, int rank, long[] keys, int... numbers) throws ProtocolViolation {
       sendAdvertise(region, rank, keys, numbers);
       return await().first();
@@ -696,7 +695,7 @@ public final class IndexHarness implements AutoCloseable {
       sendAdvertise(region, 0, rank, keys, numbers);
     }
 
-    /** The same, of blocks of a group. */
+    /** Publishes a request to advertise blocks of a group. */
     void sendAdvertise(int region, int group, int rank, long[] keys, int[] numbers)
         throws ProtocolViolation {
       int bytes = Records.request(Verb.ADVERTISE, keys.length, 8, 0);
@@ -721,13 +720,13 @@ public final class IndexHarness implements AutoCloseable {
       write(Verb.REVOKE, 0, 8, 0, region, keys.length, keys);
     }
 
-    /** What a lookup of these keys comes to. */
+    /** The answer to a lookup of keys. */
     Answer lookup(long... keys) throws ProtocolViolation {
       write(Verb.LOOKUP, 0, 8, 0, 0, keys.length, keys);
       return work();
     }
 
-    /** Has a region opened; its number. */
+    /** Has a region opened; returns its number. */
     int registerRegion(String text) throws ProtocolViolation {
       sendText(Verb.REGISTER_REGION, 0, text);
       Answer answer = await();
@@ -784,7 +783,7 @@ public final class IndexHarness implements AutoCloseable {
       send(verb, 0, argument, text.length, body);
     }
 
-    /** The daemon's state, as it is told this client. */
+    /** The daemon's state, as this client may see it. */
     String stats() throws ProtocolViolation {
       sendFlags(Verb.STATS, 0, 0);
       int ignored = agent.doWork();

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What clients may ask for at the edges: none of it may end the daemon or stop another client. */
+/** Requests at the edges of what is allowed: none of them may end the daemon or stop another client. */
 class IndexLimitsTest {
   @Test
   void unregister_impossibleNamespace_isUnknown() throws IOException, ProtocolViolation {
@@ -47,12 +47,12 @@ class IndexLimitsTest {
       assertEquals(5, other.registerAs("n5", IndexHarness.SLOT_BYTES).value());
       harness.close(greedy);
       harness.nowNs += 1_000_000_000;
-      // The number of the one that was forgotten names nothing: its place has another.
+      // The number of the forgotten namespace names nothing: its id is another namespace's.
       long numberOfNew = other.registerAs("new", IndexHarness.SLOT_BYTES).value();
       assertEquals(Namespaces.NAMESPACES_MAX + 1, numberOfNew);
       other.send(Verb.UNREGISTER, 1, 0, 0);
       assertEquals(Status.NAMESPACE_UNKNOWN, other.work().status());
-      // One that has blocks, or a session, is still what it was.
+      // A namespace that has blocks, or a session, stays as it was.
       assertEquals(0, other.registerAs("test", IndexHarness.SLOT_BYTES).value());
       assertEquals(Status.OK, other.ask(Verb.ACQUIRE, 7));
       assertEquals(5, other.registerAs("n5", IndexHarness.SLOT_BYTES).value());
@@ -177,8 +177,8 @@ class IndexLimitsTest {
     try (IndexHarness harness = new IndexHarness(Protocol.KEYS_MAX, 0)) {
       IndexHarness.Client client = harness.open();
       client.register();
-      // A commit that the pipeline does not finish, and two who wait for it: the space of their
-      // answers stays promised.
+      // The pipeline does not finish a commit, and two gets wait for it: the space of their answers
+      // stays promised.
       client.sendKeys(Verb.RESERVE, 0, 1);
       long id = client.work().ids().getFirst();
       client.send(Verb.COMMIT, 0, 0, 1, id);
@@ -186,7 +186,7 @@ class IndexLimitsTest {
       client.sendKeys(Verb.ACQUIRE, 0, Protocol.KEYS_MAX);
       int ignored = harness.agent.doWork();
       assertFalse(client.hasAnswer());
-      // Whatever has been answered since, the client has read it all: there is room for one more.
+      // The client has read all answers since then: there is room for one more.
       for (int round = 0; round < 8; round++) {
         client.sendKeys(Verb.ACQUIRE, 1_000_000, Protocol.KEYS_MAX);
         assertEquals(Verb.ACQUIRE, client.work().verb(), "round " + round);

@@ -17,7 +17,7 @@ public final class MemoryLedger implements Ledger {
   private final List<Runnable> pending = new ArrayList<>();
   private String layout;
 
-  /** What was committed. Outlives the ledgers that are opened over it. */
+  /** The committed rows and namespaces. A medium outlives the ledgers that are opened over it. */
   public static final class Medium {
     private final Map<Long, LedgerEntry> rows = new HashMap<>();
     private final Map<Integer, Namespace> namespaces = new HashMap<>();
@@ -34,7 +34,7 @@ public final class MemoryLedger implements Ledger {
     }
   }
 
-  /** Opens what was committed to a medium, or an empty one. */
+  /** Opens a medium, which may be empty. */
   public MemoryLedger(Medium medium) {
     this.medium = medium;
     layout = medium.layout;

@@ -14,7 +14,7 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The simulation's ledger keeps and loses what the ledger of an SSD does. */
+/** The simulation's ledger keeps and loses the rows that the ledger of an SSD keeps and loses. */
 final class MemoryLedgerTest {
   private static final int PLACES = 40;
 
@@ -67,7 +67,7 @@ final class MemoryLedgerTest {
         simulated.commit(false);
         assertEquals(held(real), held(simulated), "step " + step);
       } else if (what < 12) {
-        // What was not committed is lost.
+        // Changes that were not committed are lost.
         real.close();
         simulated.close();
         real = new RocksLedger(directory);

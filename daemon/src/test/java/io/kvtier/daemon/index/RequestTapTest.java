@@ -74,7 +74,7 @@ class RequestTapTest {
         .admission("all");
   }
 
-  /** Puts a block in a context, and has it leave memory for SSD. */
+  /** Puts a block in a context, and has the block leave memory for SSD. */
   private static void putAndDemote(IndexHarness harness, IndexHarness.Client client)
       throws ProtocolViolation {
     send(client, Verb.RESERVE, 1, TraceContext.FLAG_SAMPLED);
@@ -103,7 +103,7 @@ class RequestTapTest {
       assertEquals(CALLER, commit.ids().parentId());
       RequestTold.Span checksum = span(put, "host.checksum");
       assertEquals(commit.ids().spanId(), checksum.ids().parentId());
-      // Nobody waited for it: it is on the account of who wrote the block.
+      // No request waited for the store: it belongs to the request that wrote the block.
       assertEquals(commit.ids().spanId(), span(put, "ssd.write").ids().parentId());
 
       send(client, Verb.ACQUIRE, 1, TraceContext.FLAG_SAMPLED);
@@ -233,7 +233,7 @@ class RequestTapTest {
   void evicted_numberIsAnotherBlocks_thatOneIsNotOnTheAccountOfTheFirst()
       throws IOException, ProtocolViolation {
     StubObjects objects = new StubObjects();
-    // It is never stored everywhere.
+    // The blocks are never stored in every tier.
     objects.answer = Status.DENIED;
     IndexHarness.Settings settings = withSsd(Status.OK).objects(objects.parts("all")).tracing(0);
     try (IndexHarness harness = new IndexHarness(settings)) {

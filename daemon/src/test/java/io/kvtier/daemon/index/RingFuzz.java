@@ -21,7 +21,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Has a client that keeps to no rule write into its session's memory, beside one that keeps to all.
+ * Has a client that keeps to no rule write into its session's memory, next to a client that keeps to all rules.
  * An input is a sequence of steps, a byte that says which, and what it needs, little-endian:
  *
  * <pre>
@@ -45,7 +45,7 @@ public final class RingFuzz {
   private static final int ID_MARK = 0x1D1D1D1D;
   private static final Grant WRITER = new Grant("fuzz", Role.WRITE, Grant.NO_TENANT);
 
-  /** The words that a client may have to do with, and some that are not its own. */
+  /** The words that a client reads or writes, and some that are not its own. */
   private static final int[] WORDS = {
     SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
     SessionRegionDescriptor.REQUEST_HEAD_OFFSET,
@@ -72,7 +72,7 @@ public final class RingFuzz {
     this.client = harness.open(RING_BYTES, WRITER);
   }
 
-  /** One input; what it throws is a finding. */
+  /** Runs one input; an exception is a finding. */
   public static void fuzzerTestOneInput(byte[] input) throws IOException, ProtocolViolation {
     try (IndexHarness harness =
         new IndexHarness(
@@ -91,7 +91,7 @@ public final class RingFuzz {
         throw new AssertionError("the other client was told " + seen);
       }
       harness.close(bystander);
-      // Whatever was promised has its end in time.
+      // All operations and holds end by their deadlines.
       harness.nowNs += 1_000_000 * MS;
       for (int i = 0; i < 4; i++) {
         harness.nowNs += 1_000 * MS;

@@ -19,40 +19,40 @@ import java.util.Map;
 import java.util.function.LongPredicate;
 import org.jspecify.annotations.Nullable;
 
-/** An object tier in which nothing is: what is written ends as the test says, a round later. */
+/** An object tier without objects: a write ends with the status that the test sets, a round later. */
 final class StubObjects {
-  /** How what is written from now on ends. */
+  /** The status of the writes from now on. */
   Status answer = Status.OK;
 
-  /** What operators had done, in words. */
+  /** The commands of operators. */
   final List<String> commands = new ArrayList<>();
 
-  /** How often it was asked to take a block. */
+  /** How often the tier was asked to take a block. */
   int asked;
 
-  /** How often it was asked for one. */
+  /** How often the tier was asked for a block. */
   int loads;
 
-  /** What it says of an object that is looked for. */
+  /** The answer to a question about an object. */
   StoreResult head = new StoreResult.Absent();
 
-  /** What is to go from it. */
+  /** The objects that must be deleted. */
   final HeldDeletions deletions = new HeldDeletions();
 
-  /** Of which keys it has objects, whatever {@link #head} says; null: that is what counts. */
+  /** The keys that have objects, whatever {@link #head} says; null: {@link #head} counts. */
   @Nullable LongPredicate has;
 
-  /** How often it was asked whether it has one. */
+  /** How often the tier was asked whether it has an object. */
   int heads;
 
-  /** What is known of it. */
+  /** The objects that are known to exist. */
   final PresenceCache presence;
 
   StubObjects() {
     this(1);
   }
 
-  /** One that is asked so many questions at a time. */
+  /** An object tier with a maximum of questions under way. */
   StubObjects(int probesMax) {
     presence =
         new PresenceCache(
@@ -63,7 +63,7 @@ final class StubObjects {
 
   private String lookedFor = "";
 
-  /** What does it. */
+  /** The pipeline of the tier. */
   final IndexHarness.InlinePipeline pipeline =
       new IndexHarness.InlinePipeline(transfer -> transfer.status = run(transfer));
 
@@ -99,7 +99,7 @@ final class StubObjects {
     return MemorySegment.ofArray(named.key).get(ValueLayout.JAVA_LONG_UNALIGNED, 0);
   }
 
-  /** The object that was looked for last is seen there, by a call that began some time ago. */
+  /** A call that began some time ago finds the object that was looked for last. */
   void seeLookedFor() {
     Transfer named = new Transfer(0);
     if (!ObjectNames.readBlock(lookedFor, named)) {
@@ -108,7 +108,7 @@ final class StubObjects {
     presence.present(ObjectKey.of(named));
   }
 
-  /** Deletions that are done at once, unless a test holds them. */
+  /** Deletions, which are done at once unless a test holds them. */
   static final class HeldDeletions implements Deletions {
     boolean isHeld;
     boolean isFull;
@@ -116,7 +116,7 @@ final class StubObjects {
     private long queued;
     private long done;
 
-    /** All that wait are done. */
+    /** Does all deletions that wait. */
     void end() {
       pending.clear();
       done = queued;

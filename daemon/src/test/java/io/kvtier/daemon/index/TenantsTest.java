@@ -29,7 +29,7 @@ import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** What tenants have of the tiers, and what they see of each other. */
+/** The tenants' parts of the tiers, and what tenants see of each other. */
 class TenantsTest {
   private static final int SLOTS = 8;
   private static final int RING = Protocol.RING_BYTES_MIN;
@@ -37,7 +37,7 @@ class TenantsTest {
   private static final Grant GREEN = new Grant("green", Role.WRITE, 2);
   private static final Grant OTHERS = new Grant("others", Role.WRITE, Grant.NO_TENANT);
 
-  /** Blue has one slab and one file of four, green two and two, the others the last. */
+  /** Of four slabs and four files, blue has one each, green has two each, and clients without a tenant have the last ones. */
   private static IndexHarness harness(int files, Pipeline ssd) throws IOException {
     return new IndexHarness(settings(files, ssd));
   }
@@ -169,7 +169,7 @@ class TenantsTest {
     }
   }
 
-  /** The rows of an earlier start without tenants, on the last file, which is nobody's still. */
+  /** The rows of an earlier start without tenants, on the last file, which still belongs to no tenant. */
   private static MemoryLedger rowsOfNobody(int rows) throws IOException {
     Namespaces.Namespace namespace =
         new Namespaces(Tenants.NONE)
@@ -194,7 +194,7 @@ class TenantsTest {
   @Test
   void put_recordsOfAnEarlierStartBeyondTheShare_makeRoomForATenant() throws Exception {
     Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
-    // Nobody may have 4 records, blue 4, green 8.
+    // Clients without a tenant may have 4 records, blue 4, green 8.
     try (IndexHarness harness = new IndexHarness(settings(4, ssd).blocks(16))) {
       harness.agent.recover(List.of(List.of(rowsOfNobody(SLOTS))), 0);
       assertEquals(SLOTS, harness.counters.get(Counter.FOUND_SSD));
@@ -223,7 +223,7 @@ class TenantsTest {
   @Test
   void trim_recordsFarBeyondTheShare_goByAndByThoughNobodyAsks() throws Exception {
     Pipeline ssd = new IndexHarness.InlinePipeline(transfer -> transfer.status = Status.OK);
-    // Nobody may have 12 records.
+    // Clients without a tenant may have 12 records.
     try (IndexHarness harness = new IndexHarness(settings(64, 4, ssd).blocks(48))) {
       harness.agent.recover(List.of(List.of(rowsOfNobody(48))), 0);
       int rounds = 0;
@@ -282,12 +282,12 @@ class TenantsTest {
       assertEquals(Status.OK, ask(blue, Verb.LOOKUP, ofBlue, 1));
       assertEquals(Status.MISS, ask(green, Verb.LOOKUP, ofGreen, 1));
       assertEquals(Status.MISS, ask(other, Verb.LOOKUP, register(other), 1));
-      // Nor by its number, whatever it is asked for.
+      // A tenant's namespace can't be used by its number either, with any verb.
       for (Verb verb : List.of(Verb.LOOKUP, Verb.ACQUIRE, Verb.DELETE, Verb.PIN)) {
         green.sendKey(verb, ofBlue, 1);
         assertEquals(Status.NAMESPACE_UNKNOWN, green.await().status());
       }
-      // Nor do its properties say that it is there.
+      // The properties of a namespace do not show either that it exists.
       assertEquals(Status.OK, green.registerAs("model2", 2 * IndexHarness.SLOT_BYTES).status());
     }
   }
@@ -320,7 +320,7 @@ class TenantsTest {
       IndexHarness.Client greedy = harness.open(RING, GREEN);
       int ofModest = register(modest);
       int ofGreedy = register(greedy);
-      // Slots on SSD are of two pages: a file has as many as a slab.
+      // Slots on SSD have two pages: a file has as many slots as a slab.
       for (int key = 0; key < 2 * SLOTS - 1; key++) {
         assertEquals(Status.OK, put(modest, ofModest, key));
       }
@@ -366,7 +366,7 @@ class TenantsTest {
         assertEquals(Status.OK, put(greedy, ofGreedy, key));
         assertEquals(Status.OK, ask(greedy, Verb.PIN, ofGreedy, key));
       }
-      // All of these wait for a slot, as long as there may be more of them.
+      // All of these puts wait for a slot, as long as a slot may come free.
       int refused = 0;
       for (int key = 0; key < 256; key++) {
         greedy.sendKey(Verb.RESERVE, ofGreedy, 1000 + key);
@@ -392,7 +392,7 @@ class TenantsTest {
         int id = register(harness.open(RING, owner.getValue()));
         assertEquals(owner.getKey(), requireNonNull(ring.name(id)).name());
       }
-      // Nobody's that would pass for a tenant's does not.
+      // A namespace without a tenant can't pass for a tenant's.
       IndexHarness.Client other = harness.open(RING, OTHERS);
       int id = (int) other.registerAs("blue/model", IndexHarness.SLOT_BYTES).value();
       assertEquals("/blue/model", requireNonNull(ring.name(id)).name());
@@ -416,7 +416,7 @@ class TenantsTest {
       IndexHarness.Client ofGreen = harness.open(1 << 20, new Grant("g", Role.ADMIN, 2));
       assertEquals(Status.MISS, ofGreen.admin("inspect 0 0100000000000000 blue/model"));
       harness.close(ofGreen);
-      // Nobody's namespace does not hide a tenant's.
+      // A namespace without a tenant does not hide a tenant's.
       IndexHarness.Client other = harness.open(RING, OTHERS);
       int misleading = (int) other.registerAs("blue/model", IndexHarness.SLOT_BYTES).value();
       assertEquals(Status.OK, put(other, misleading, 2));
@@ -471,7 +471,7 @@ class TenantsTest {
     }
   }
 
-  /** Of the namespace that a tenant has. */
+  /** The block is of the tenant's namespace. */
   private static String fingerprint(IndexHarness.Client asker, String tenant)
       throws ProtocolViolation {
     String before = "\"tenant\":\"" + tenant + "\",\"fingerprint\":\"";

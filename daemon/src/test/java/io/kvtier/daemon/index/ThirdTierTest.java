@@ -22,8 +22,7 @@ import java.util.zip.CRC32C;
 import org.junit.jupiter.api.Test;
 
 /**
- * A second class of SSD below the first: a tier that no class of the daemon names. It takes what
- * the tier above it drops, and gives it back to memory past that tier.
+ * A second class of SSD below the first: a tier that no class of the daemon names. It takes the blocks that the tier above it drops, and gives them back to memory past that tier.
  */
 public class ThirdTierTest {
   private static final TierTraits LARGE =
@@ -47,7 +46,7 @@ public class ThirdTierTest {
     return (int) checksum.getValue();
   }
 
-  /** A device that keeps what it is given, and counts. */
+  /** A device that keeps the blocks that it is given, and counts its transfers. */
   private static final class Device {
     private final Map<Long, MemorySegment> stored = new HashMap<>();
     private final Arena arena = Arena.ofAuto();

@@ -8,7 +8,7 @@ import java.util.SplittableRandom;
 
 /**
  * A ledger whose commits fail, as they do on a full disk: now and then one, and now and then
- * several in a row. What was to be committed stays to be committed.
+ * several in a row. The changes stay uncommitted until a later commit succeeds.
  */
 final class FailingLedger implements Ledger {
   private final MemoryLedger ledger;
@@ -22,8 +22,8 @@ final class FailingLedger implements Ledger {
   /**
    * A ledger over another.
    *
-   * @param rate how often a commit fails, or begins a row of such
-   * @param isBoastful a planted bug: a commit that fails counts as one that did not
+   * @param rate how often a commit fails, or begins a series of failures
+   * @param isBoastful a planted bug: a commit that fails counts as one that succeeded
    */
   FailingLedger(MemoryLedger ledger, double rate, boolean isBoastful, SplittableRandom random) {
     this.ledger = ledger;

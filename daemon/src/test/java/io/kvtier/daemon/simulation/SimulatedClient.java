@@ -36,10 +36,10 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * A client in the simulation: real rings over real mappings, random behaviour, good and bad.
- * Everything it reads is held against the {@link Oracle}.
+ * Everything it reads is compared with the {@link Oracle}.
  */
 final class SimulatedClient {
-  /** What the client needs of the world. */
+  /** The parts of the simulation that a client uses. */
   interface World {
     long nowNs();
 
@@ -55,10 +55,10 @@ final class SimulatedClient {
     /** Whether any client has asked for a slot for a key, or has one, or is committing it. */
     boolean isBeingPut(Oracle.Key key);
 
-    /** Clients that go on writing to slots that they have lost. */
+    /** The clients that go on writing to slots that they have lost. */
     LateWriters lateWriters();
 
-    /** Whether any do. */
+    /** Whether any client goes on writing to a slot that it has lost. */
     boolean hasLateWriters();
 
     /** One in how many chances to damage a block of one's own is taken. */
@@ -87,18 +87,18 @@ final class SimulatedClient {
     final long sentNs;
     final boolean isCopied;
 
-    /** DELETE, CLEAR: the keys that nobody was putting, and how often they had been put. */
+    /** DELETE, CLEAR: the keys that no client was putting, and how often they had been put. */
     final Map<Oracle.Key, Integer> putsBefore = new HashMap<>();
 
     /** LOOKUP, ACQUIRE: the keys that had been removed before. */
     final Set<Oracle.Key> removedBefore = new HashSet<>();
 
-    /** FLUSH: what had been accepted. */
+    /** FLUSH: the keys that had been accepted. */
     final Set<Oracle.Key> covered = new HashSet<>();
 
     int roundsLate;
 
-    /** Who cancels does not use the answer, when it comes all the same. */
+    /** A client that cancels does not use the answer, if it comes all the same. */
     boolean isCancelled;
 
     Pending(
@@ -229,12 +229,12 @@ final class SimulatedClient {
     process = new ProcessId(process.number(), process.startTicks() + 1);
   }
 
-  /** The process. */
+  /** The client's process. */
   ProcessId process() {
     return process;
   }
 
-  /** The connection is gone: whatever was held is gone with it. */
+  /** The connection is gone, and with it everything that the client held. */
   void forget() {
     writtenEarly.clear();
     pending.clear();
@@ -318,7 +318,7 @@ final class SimulatedClient {
       }
       case 16 -> {
         if (random.nextInt(10) == 0) {
-          // It has written all that it wanted to write: else its process ends.
+          // The process has ended, so that none of its writes comes later.
           endProcess();
           world.close(current);
         }
@@ -365,7 +365,7 @@ final class SimulatedClient {
     }
   }
 
-  /** Asks for all blocks that it can name, with all the time that there is. */
+  /** Asks for all blocks that it can name, without a short deadline. */
   void getAll() throws ProtocolViolation {
     for (int namespace = 0; namespace < blockBytes.length; namespace++) {
       if (session != null && !garbage && registered[namespace]) {
@@ -421,17 +421,18 @@ final class SimulatedClient {
       }
     }
     if (!chosen.isEmpty()) {
-      // Who said that checksums would come, and brings none, is not believed where it matters.
+      // A client that announced checksums may bring none: its commits to doubtful slots are then
+      // refused.
       boolean brings = isCopied ? random.nextInt(16) != 0 : random.nextBoolean();
       int flags = brings ? RequestDescriptor.FLAG_CHECKSUMS : 0;
       request(Verb.COMMIT, namespace, List.of(), chosen, 0, flags);
     }
   }
 
-  /** Writes to a slot; false where that would be too late, and nobody does such things. */
+  /** Writes to a slot; false when the write would be late and no client of this run writes late. */
   private boolean writeTo(Held held, byte[] content, int bytes) {
     if (world.nowNs() >= held.sureNs) {
-      // The slot may be another's: this client stood still for too long.
+      // The slot may be another client's: this client stood still for too long.
       if (!world.hasLateWriters()) {
         return false;
       }
@@ -461,8 +462,7 @@ final class SimulatedClient {
   }
 
   /**
-   * Damages a block of its own after the commit, in the slot where it still is: others must be told
-   * to verify, and find it out.
+   * Damages a block of its own after the commit, in its slot: other clients must be told to verify, and find the damage.
    */
   private void scribble() {
     for (Held lease : leases) {
@@ -512,13 +512,13 @@ final class SimulatedClient {
     return new Grant(name, Role.ADMIN, tenant == ANY ? Grant.NO_TENANT : tenant);
   }
 
-  /** Who is of no tenant, where there are none. */
+  /** The number of the client's tenant; {@link #ANY} when there are no tenants. */
   int tenant() {
     return tenant;
   }
 
   private void register(int namespace) throws IOException {
-    // Those of several tenants have the same name.
+    // The namespaces of several tenants have equal names.
     byte[] text =
         ("name=n" + (tenant == ANY ? namespace : 0) + "\n").getBytes(StandardCharsets.UTF_8);
     RingProducer ring = requests;
@@ -627,7 +627,7 @@ final class SimulatedClient {
     switch (verb) {
       case DELETE -> noteToRemove(asked, keys);
       case CLEAR -> {
-        // What is still on its way from somebody who has gone comes all the same.
+        // A block that is still on its way from a client that has gone comes all the same.
         List<Oracle.Key> absent = new ArrayList<>(keys(namespace, keysPerNamespace));
         absent.removeIf(world::isHere);
         noteToRemove(asked, absent);
@@ -778,7 +778,7 @@ final class SimulatedClient {
           Held reserved = held(asked, i, result, 0);
           reservations.add(reserved);
           if (!reserved.isCopied && random.nextBoolean()) {
-            // In place, and committed much later.
+            // Written in place, and committed much later.
             byte[] content = oracle.content(reserved.key, blockBytes[reserved.key.namespace()]);
             if (writeTo(reserved, content, content.length)) {
               writtenEarly.add(reserved);
@@ -835,7 +835,7 @@ final class SimulatedClient {
     return held;
   }
 
-  /** Holds the leased bytes against the truth, as a careful client would. */
+  /** Compares the leased bytes with the oracle, as a careful client would. */
   private void check(Held lease, String when) {
     if (world.nowNs() >= lease.endNs) {
       return;

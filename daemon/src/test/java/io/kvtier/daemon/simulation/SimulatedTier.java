@@ -26,7 +26,7 @@ final class SimulatedTier {
   private final List<MemoryLedger.Medium> media = new ArrayList<>();
   private List<SimulatedSsd> pipelines = List.of();
 
-  /** An empty tier of so many files, on one to three devices. */
+  /** An empty tier of a number of files, on one to three devices. */
   SimulatedTier(
       TierTraits traits,
       int files,
@@ -67,7 +67,7 @@ final class SimulatedTier {
               random.split()));
     }
     pipelines = made;
-    // Half is the tenant's, where there is one.
+    // Half of the files are the tenant's, if there is a tenant.
     int[] regions = tenants.regions(List.of((long) files / 2), files, 1).toArray();
     return new TierParts.Lower(
         traits,
@@ -88,7 +88,7 @@ final class SimulatedTier {
         new TierParts.Place("", "", false));
   }
 
-  /** What the daemon reads when it starts. */
+  /** The ledgers that the daemon reads when it starts. */
   List<Ledger> ledgers() {
     List<Ledger> ledgers = new ArrayList<>();
     media.forEach(medium -> ledgers.add(new MemoryLedger(medium)));
@@ -105,7 +105,7 @@ final class SimulatedTier {
     return pipelines.stream().mapToInt(SimulatedSsd::inFlight).sum();
   }
 
-  /** The sum of something that all devices count. */
+  /** The sum of a count over all devices. */
   long sum(ToLongFunction<SimulatedDevice> kind) {
     return devices.stream().mapToLong(kind).sum();
   }

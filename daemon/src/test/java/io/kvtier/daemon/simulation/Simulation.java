@@ -61,9 +61,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   /** A bug put in on purpose, to see that the simulation finds it. */
   enum Planted {
     NONE,
-    /** The copy pipeline reports a block as checksummed that it did not look at. */
+    /** The copy pipeline reports a checksum that it did not make. */
     PUBLISH_BEFORE_CHECKSUM,
-    /** Bytes from SSD are taken as they come. */
+    /** Bytes from SSD are not verified. */
     LOAD_WITHOUT_VERIFYING,
     /** A failed read counts as loaded. */
     READ_ERROR_COUNTS_AS_LOADED,
@@ -71,33 +71,33 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     WRITE_ERROR_COUNTS_AS_STORED,
     /** A write that finds the device full counts as stored. */
     FULL_DEVICE_COUNTS_AS_STORED,
-    /** What a full ledger did not take counts as written down. */
+    /** Rows that a full ledger did not take count as written. */
     FULL_LEDGER_COUNTS_AS_WRITTEN,
-    /** A store is acknowledged before its ledger has it. */
+    /** A store is acknowledged before its row is in the ledger. */
     ACKNOWLEDGE_BEFORE_LEDGER,
-    /** What is deleted is not forgotten by the ledger. */
+    /** The ledger keeps the rows of deleted blocks. */
     DELETE_WITHOUT_FORGETTING,
-    /** A row is said to be forgotten before it is: its slot is used while it stands. */
+    /** A row counts as deleted too early: its slot is reused while the row is still there. */
     FORGOTTEN_TOO_EARLY,
-    /** Adopted memory is handed out as if nobody else could write it. */
+    /** Adopted memory is handed out as if no other client could write it. */
     ADOPT_WITHOUT_VERIFYING,
-    /** The next daemon does not hear of slots that clients of the one before are writing. */
+    /** The next daemon does not hear of slots that clients of the last one are writing. */
     LATE_WRITERS_FORGOTTEN,
     /** A client that has lost its slot counts as gone while it goes on writing. */
     LATE_WRITERS_COUNT_AS_GONE,
     /** A failed write of an object counts as stored. */
     OBJECT_ERROR_COUNTS_AS_STORED,
-    /** Bytes of objects are taken as they come. */
+    /** Bytes of objects are not verified. */
     OBJECT_LOADED_WITHOUT_VERIFYING,
-    /** The object of what is deleted stays. */
+    /** The object of a deleted block stays. */
     OBJECT_NOT_DELETED,
-    /** The index does not hear that objects were deleted for the cap, nor when it asks. */
+    /** The index never hears that objects were deleted for the cap, not even when it asks. */
     COLLECTED_WITHOUT_A_WORD,
-    /** Gets wait for slots until their deadlines, whoever holds them. */
+    /** Gets wait for slots until their deadlines, even if only clients could free one. */
     WAITS_IN_VAIN,
-    /** What fails to verify in a slab counts as damaged on the device. */
+    /** A block that fails to verify in a slab counts as damaged on the device. */
     LOAD_JUDGED_WHERE_OTHERS_WRITE,
-    /** What leaves for being an object is not looked for. */
+    /** A block that leaves because it has an object leaves without a look at the object. */
     OBJECT_TRUSTED_AT_EVICTION;
 
     boolean isOfObjects() {
@@ -109,7 +109,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
-  /** What a run came to. */
+  /** The outcome of a run. */
   record Outcome(
       long seed,
       int hits,
@@ -133,7 +133,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private static final int STEPS = 1200;
   static final long RESERVATION_NS = 30_000_000_000L;
 
-  /** Four times what the index takes to see that nothing moves. */
+  /** Four times the time after which the index sees that nothing moves. */
   private static final int QUIET_MS_MAX = (int) (4 * Limits.STANDSTILL_NS / 1_000_000);
 
   private final long seed;
@@ -142,13 +142,13 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment[] slabs;
 
-  /** The slabs that any client ever had leave to write. */
+  /** The slabs that any client was ever allowed to write. */
   private final BitSet writable = new BitSet();
 
-  /** The slots that clients are writing, as it was noted. */
+  /** The notes of slots that clients are writing. */
   private final Map<Integer, Claim> claims = new TreeMap<>();
 
-  /** The slabs in which they may be writing anywhere. */
+  /** The slabs in which clients may be writing anywhere. */
   private final BitSet doubted = new BitSet();
 
   private final LateWriters lateWriters;
@@ -158,13 +158,13 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final MemoryLedger.Medium hostMedium = new MemoryLedger.Medium();
   private final double commitFailures;
 
-  /** For what came later than the rest, whose choices it leaves as they are. */
+  /** The random source of faults that were added later, so that older seeds keep their choices. */
   private final SplittableRandom later;
 
-  /** How often clients write over what was just loaded. */
+  /** How often clients write over a block that was just loaded. */
   private final double scribbles;
 
-  /** How often others delete the object of a block that is here. */
+  /** How often another node deletes the object of a block that is here. */
   private final double vanishings;
 
   private boolean isStoreAlwaysOpen;
@@ -200,9 +200,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * As a seed has it.
+   * A run whose choices follow from a seed.
    *
-   * @param lowerTiers what the tiers below the first are called
+   * @param lowerTiers the traits of the tiers below the first
    */
   @SuppressWarnings("NullAway.Init") // start() makes the daemon's parts, here and after every crash
   Simulation(long seed, Planted planted, List<TierTraits> lowerTiers) throws IOException {
@@ -223,7 +223,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     blocks = 64 + random.nextInt(512);
     int files = random.nextInt(5) == 0 ? 0 : 1 + random.nextInt(8);
     faulty = random.nextInt(3) != 0;
-    // Half of each tier is the tenant's, and the rest of those who have none.
+    // Half of each tier is the tenant's. The rest is for clients without a tenant.
     tenants =
         Tenants.of(
             hasTenants
@@ -233,7 +233,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     SimulatedDevice.Faults faults = faults();
     commitFailures = commitFailures();
     for (TierTraits traits : lowerTiers) {
-      // Where there is one, there are all.
+      // Further tiers have files only if the first of them has.
       int ofTier = lower.isEmpty() || files == 0 ? files : 1 + random.nextInt(8);
       lower.add(new SimulatedTier(traits, ofTier, tenants, faults, random));
     }
@@ -287,7 +287,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
-  /** A bug that was put in is to be found soon: what brings it out happens often then. */
+  /** A planted bug must be found soon: the faults that reveal it are frequent. */
   private SimulatedDevice.Faults faults() {
     return switch (planted) {
       case LOAD_WITHOUT_VERIFYING -> new SimulatedDevice.Faults(0, 0, 0.05, 0.05, 0.05, 0.05, 0);
@@ -447,7 +447,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             planted == Planted.WAITS_IN_VAIN ? Long.MAX_VALUE : Limits.STANDSTILL_NS));
   }
 
-  /** What an earlier start noted of its clients, of those that still run. */
+  /** The notes of an earlier start about its clients that still run. */
   private WriterParts writerParts() {
     List<Claim> late = new ArrayList<>();
     for (Claim claim : claims.values()) {
@@ -470,7 +470,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         process -> planted == Planted.LATE_WRITERS_COUNT_AS_GONE || lateWriters.isGone(process));
   }
 
-  /** What outlives the daemon of its clients' claims. */
+  /** The memory of claims, which outlives the daemon. */
   private final class Note implements ClaimNote {
     @Override
     public void write(int place, int region, long offset, int bytes, ProcessId writer) {
@@ -505,7 +505,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
-  /** What was told of blocks since the start is what is there. */
+  /** The events since the start agree with the tiers. */
   private void expectTold() throws ProtocolViolation {
     EventOracle told = events;
     if (told == null) {
@@ -522,7 +522,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
-  /** An object is deleted for the cap: a block that stands on SSD must not be lost by that. */
+  /** Deletes an object for the cap: a block that is on SSD must not be lost by that. */
   private @Nullable List<String> collect(SplittableRandom chance) {
     return objects == null
         ? null
@@ -570,7 +570,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         () -> {});
   }
 
-  /** A ledger that can't be written, now and then. */
+  /** A ledger that can't be written from time to time. */
   FailingLedger failing(MemoryLedger ledger) {
     return new FailingLedger(
         ledger, commitFailures, planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN, random.split());
@@ -580,7 +580,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     return planted;
   }
 
-  /** Blocks of one start are there in the next, whatever it writes with. */
+  /** Blocks of one start are found by the next, whatever codec that start writes with. */
   BlockCodec anyCodec() {
     return BlockCodecs.create(List.of("none", "none", "zstd", "planes").get(random.nextInt(4)));
   }
@@ -591,7 +591,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         : new ScribbledDevice(honest, this::isScribbledOn, scribbles, later.split());
   }
 
-  /** Clients can write in slabs, and nowhere else. */
+  /** Whether clients can write to memory: only to slabs, except with a planted bug. */
   private boolean isScribbledOn(MemorySegment memory) {
     boolean isInSlab = false;
     for (MemorySegment slab : slabs) {
@@ -686,7 +686,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     throw new Violation("seed " + seed + ", at " + nowNs + " ns: " + what);
   }
 
-  /** Runs to the end; throws a {@link Violation}, or what the daemon threw. */
+  /** Runs to the end; throws a {@link Violation}, or the exception that the daemon threw. */
   Outcome run() throws IOException, ProtocolViolation {
     int hits = 0;
     for (int step = 0; step < STEPS; step++) {
@@ -709,7 +709,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         oracle.somethingDamaged = true;
       }
       if (random.nextInt(400) == 0) {
-        // Whatever it was writing: it writes no more, and another process has its name.
+        // The process ends, also in the middle of a write, and another process takes its place.
         SimulatedClient ending = clients.get(random.nextInt(clients.size()));
         ending.endProcess();
         Session session = ending.session();
@@ -762,8 +762,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * The daemon is killed, and started again: what is on the devices stays, and mostly what is in
-   * memory, as far as it was written down.
+   * Kills the daemon, and starts it again. The content of the devices stays, and mostly also the blocks in memory that have rows.
    */
   private void crash() throws IOException {
     crashes++;
@@ -789,7 +788,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (lower.getFirst().files() == 0 && objects == null) {
       oracle.flushed.clear();
     } else if (hasTenants && lower.getFirst().files() == 1 && objects == null) {
-      // The tenant has none of it.
+      // The tenant has no part of the tier.
       oracle.flushed.removeIf(key -> key.namespace() != Grant.NO_TENANT);
     }
     Set<Oracle.Key> kept = memoryStays ? oracle.accepted : oracle.flushed;
@@ -819,7 +818,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         violated(key + " was acknowledged and is lost after a crash");
       }
     }
-    // What was being evicted may be found again, and take the last place of a full directory.
+    // A block that was being evicted may be found again, and take the last record of a full
+    // directory.
     boolean isFull = directory.size() == blocks;
     for (Oracle.Key key : resident) {
       if (!isHere(key) && !isFull) {
@@ -849,7 +849,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         });
   }
 
-  /** A tenant whose clients have gone keeps all its blocks, whatever the other one does. */
+  /** A tenant whose clients have gone keeps all its blocks, whatever the other tenant does. */
   private void expectUndisturbed(int tenant) throws IOException, ProtocolViolation {
     for (SimulatedClient client : clients) {
       Session session = client.session();
@@ -857,7 +857,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         toClose.add(session);
       }
     }
-    // What it began is ended by itself, and what goes down ahead of need has gone.
+    // The tenant's operations have ended after this, and its evictions ahead of need, too.
     for (int round = 0; round < 2_000; round++) {
       nowNs += 1_000_000;
       round();
@@ -883,8 +883,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * Who asks for more than memory has room for, while others hold what they have, is answered as
-   * soon as nothing is under way that could make room.
+   * A client that asks for more blocks than fit into memory, while others keep their holds, is answered as soon as nothing is under way that could free a slot.
    */
   private void expectNobodyWaitsInVain() throws ProtocolViolation {
     for (SimulatedClient client : clients) {
@@ -959,7 +958,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     return id >= 0 && directory.find(id, 0, 16, name, 0) != Directory.NONE;
   }
 
-  /** Everybody goes: whatever was held must be free again. */
+  /** All clients go: everything that they held must be free again. */
   private void settle() throws ProtocolViolation {
     for (SimulatedClient client : clients) {
       Session session = client.session();
@@ -968,7 +967,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       }
     }
     clients.forEach(SimulatedClient::endProcess);
-    // What waits for the next hour's writes is let go on.
+    // Stores that wait for the next hour's write budget go on.
     nowNs += 3_600_000_000_000L;
     for (int round = 0; round < 2_000; round++) {
       nowNs += 1_000_000;
@@ -976,7 +975,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
     agent.checkInvariants();
     for (int round = 0; round < 2_000 && !agent.isIdle(); round++) {
-      // The scrubber may just have found something, and a fence may still have its turns before it.
+      // The scrubber may just have found damage, and a fence may still have turns to go.
       nowNs += 20_000_000;
       round();
     }
@@ -984,7 +983,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       violated("transfers are still in flight: " + agent);
     }
     agent.checkInvariants();
-    // Where the scrubber had the only place, a block may be written ahead of need just now.
+    // If the scrubber had the only place in a pipeline, a block may be written ahead of need just
+    // now.
     int turns = 0;
     do {
       nowNs += 1_000_000_000L;
@@ -1008,9 +1008,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * Accepted is kept: with no fault and nothing dropped for want of room, every accepted block is
-   * there. What left a lower tier may have been flushed to it, stood in memory, and be lost with
-   * that in a crash; where there was none, it is in another tier, or was counted as dropped.
+   * Without a fault, and with nothing dropped for want of space, every accepted block is there. After a crash, a block may be lost that had left a lower tier and was in memory only. Without a crash, the block is in another tier, or was counted as dropped.
    */
   private void expectAccepted() {
     oracle.accepted.removeAll(oracle.deleted);

@@ -7,8 +7,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 
 /**
- * What is known of each block beside its copies: a record of 64 bytes, one cache line, in a fixed
- * amount of memory outside the heap. A record's number is the block's id everywhere else. Confined
+ * The records of all blocks: key, place in the sequence, checksum, flags and counts of use. A record has 64 bytes, one cache line, in a fixed amount of memory outside the heap. The number of a record is the id of its block everywhere else. Confined
  * to the index.
  *
  * <pre>
@@ -20,8 +19,7 @@ import java.util.Arrays;
  *   56  i32 holds         60  i32 next in chain, or next free record
  * </pre>
  *
- * <p>Beside the records stand the fingerprints of the blocks before them (8 bytes, 0 when unknown).
- * The record of the block before a block is a hint, as records are used again.
+ * <p>A second table has the fingerprint of the block before each block in its sequence (8 bytes, 0 when unknown). The number of that block's record is only a hint, because records are reused.
  */
 public abstract class BlockRecords {
   /** No block. */
@@ -98,7 +96,7 @@ public abstract class BlockRecords {
     return copies;
   }
 
-  /** Sets what stands for a namespace in the fingerprints of its blocks, in all starts. */
+  /** Sets the number that stands for a namespace in the fingerprints of its blocks; it is equal in all starts of the daemon. */
   final void setFingerprint(int namespaceId, long fingerprint) {
     if (namespaceId >= fingerprints.length) {
       fingerprints = Arrays.copyOf(fingerprints, Math.max(64, 2 * namespaceId));
@@ -175,7 +173,7 @@ public abstract class BlockRecords {
     return records.get(INT, at(block) + DEPTH);
   }
 
-  /** The fingerprint of the block before it in its sequence, 0 when unknown. */
+  /** The fingerprint of the block before a block in its sequence, 0 when unknown. */
   public long parent(int block) {
     return parents.get(LONG, (long) block * PARENT_BYTES);
   }
@@ -257,7 +255,7 @@ public abstract class BlockRecords {
     return (records.get(SHORT, at(block) + FLAGS) & FLAG_LINKED) != 0;
   }
 
-  /** Whether the record is a block's at all. */
+  /** Whether the record is in use. */
   public boolean isUsed(int block) {
     return records.get(SHORT, at(block) + FLAGS) != 0;
   }

@@ -28,13 +28,13 @@ public final class CopyTable {
   /** The copy has no place in the order in which copies leave, because its device is fenced. */
   public static final int ASIDE = 4;
 
-  /** An earlier daemon left the copy, and nobody has made its checksum since. */
+  /** An earlier daemon left the copy, and its checksum was not made since. */
   public static final int TAKEN_OVER = 8;
 
   /** Hears of every change that decides whether a copy can leave its tier. */
   @FunctionalInterface
   public interface Watcher {
-    /** A block's state in a tier, or whether it is used or held, has changed. */
+    /** The state of a block in a tier has changed, or the block is used or held now, or no longer. */
     void changed(int block);
   }
 
@@ -83,12 +83,12 @@ public final class CopyTable {
     watcher = told;
   }
 
-  /** Whether a block is used or held has changed. */
+  /** Tells the watcher that a block is used or held now, or no longer. */
   void changed(int block) {
     watcher.changed(block);
   }
 
-  /** A block is new: it has no copy. */
+  /** Clears the row of a new block, which has no copy. */
   void clear(int block) {
     long at = at(block);
     rows.set(INT, at, 0);

@@ -34,7 +34,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   private int highWater;
   private int size;
 
-  // The keys that were approached, their hashes, and what was read for them.
+  // The keys that were approached, their hashes, and the first records of their chains.
   private final long[] approachedWords = new long[KEY_WORDS * APPROACHED_MAX];
   private final int[] approachedHashes = new int[APPROACHED_MAX];
   private final int[] approached = new int[APPROACHED_MAX];
@@ -54,8 +54,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
    * An empty directory.
    *
    * @param blocksMax the most records; memory is taken from the system as they come into use
-   * @param seed a secret that the hash is mixed with, so that nobody outside can choose keys that
-   *     collide
+   * @param seed a secret that the hash is mixed with, so that no client can choose keys that collide
    * @param annotationBytes the most memory for annotations
    * @param tiers how many resident tiers there are
    */
@@ -86,7 +85,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     return Integer.highestOneBit(Math.max(64, blocksMax) - 1) << 1;
   }
 
-  /** What {@link #metadataBytes} of one for that many blocks is, but for annotations. */
+  /** The {@link #metadataBytes} of a directory for a number of blocks, without annotations. */
   public static long metadataBytesFor(int blocksMax, int tiers) {
     return (long) blocksMax * (RECORD_BYTES + PARENT_BYTES)
         + CopyTable.bytesFor(blocksMax, tiers)
@@ -159,13 +158,13 @@ public final class Directory extends BlockRecords implements AutoCloseable {
       copySought(approachedWords, KEY_WORDS * i);
       approachedHashes[i] = hashSought(namespaceId, group, keyBytes);
     }
-    // Loops of few instructions each: a processor is at several of their rounds at a time.
+    // The loops are short, so that a processor works on several iterations at a time.
     for (int i = 0; i < count; i++) {
       approached[i] = bucketHead(approachedHashes[i]);
     }
     for (int i = 0; i < count; i++) {
       if (approached[i] != NONE) {
-        // Written down, so that the compiler does not leave the reading out.
+        // The value is stored, so that the compiler does not remove the read.
         int block = approached[i];
         approached[i] = records.get(INT, at(block) + NEXT) + copies.touch(block);
       }
@@ -244,8 +243,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   }
 
   /**
-   * Takes a block out of sight: its key can be inserted again, its record lives on until {@link
-   * #free}. The key that is sought stays as it is.
+   * Removes a block from its chain: its key can be inserted again, and its record stays until {@link #free}. The key that was sought last stays.
    */
   public void unlink(int block) {
     long at = at(block);
@@ -301,12 +299,12 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     recordsOfTenant[namespaceId < tenants.length ? tenants[namespaceId] : 0] += more;
   }
 
-  /** How many records the namespaces of a tenant have, those that are unlinked included. */
+  /** The number of records of a tenant's namespaces, including unlinked records. */
   public int recordsOfTenant(int tenant) {
     return recordsOfTenant[tenant];
   }
 
-  /** How many records a namespace has, those that are unlinked included. */
+  /** The number of records of a namespace, including unlinked records. */
   public int recordsOf(int namespaceId) {
     return namespaceId < recordsOf.length ? recordsOf[namespaceId] : 0;
   }
@@ -334,14 +332,14 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   }
 
   /**
-   * The hash of a key of {@value Protocol#KEY_BYTES_MAX} bytes, zero-padded, that stands in words.
+   * The hash of a key in four words, zero-padded.
    */
   public int hashOf(int namespaceId, int group, int keyBytes, long[] words, int at) {
     return hash(
         namespaceId, group, keyBytes, words[at], words[at + 1], words[at + 2], words[at + 3]);
   }
 
-  /** Whether such a key is the one that was sought last. */
+  /** Whether a key in four words is the key that was sought last. */
   public boolean isSought(long[] words, int at) {
     return words[at] == key0
         && words[at + 1] == key1

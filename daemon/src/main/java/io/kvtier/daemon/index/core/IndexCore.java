@@ -3,14 +3,14 @@ package io.kvtier.daemon.index.core;
 import java.util.function.LongSupplier;
 
 /**
- * What every part of the index uses.
+ * The objects that every part of the index uses.
  *
  * @param clock the time in nanoseconds
  * @param directory the blocks
  * @param namespaces the caches that blocks belong to, and their tenants
- * @param counters what has happened so often
- * @param latencies how long things took
- * @param limits what the configuration bounds
+ * @param counters counts of events
+ * @param latencies durations of operations and transfers
+ * @param limits limits from the configuration
  */
 public record IndexCore(
     LongSupplier clock,

@@ -15,7 +15,7 @@ public record Limits(
    */
   public static final long STANDSTILL_NS = 250_000_000L;
 
-  /** How long things may take, in nanoseconds. A default is for requests that name no time. */
+  /** Limits of time, in nanoseconds. The defaults are for requests that name no time. */
   public record Times(
       long leaseNs,
       long leaseNsMax,

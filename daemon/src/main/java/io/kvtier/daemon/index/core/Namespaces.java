@@ -18,9 +18,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The registered cache layouts. A namespace's id, number, properties and block size never change
- * while it is registered. One that nobody uses is forgotten where there would be too many, or where
- * its name is registered with other properties. Its id, a place in tables, is given to another
- * then; its number, by which sessions know it, is not, so that one that is kept names nothing.
+ * while it is registered. An unused namespace is forgotten when there would be too many, or when its name is registered with other properties. Its id, an index into tables, is then reused. Its number, by which sessions know it, is not reused, so that an old number names nothing.
  */
 public final class Namespaces {
   public static final int NAMESPACES_MAX = 4096;
@@ -28,15 +26,15 @@ public final class Namespaces {
   private static final int QUOTED_MAX = 64;
   private static final int QUOTED_BEFORE = 16;
 
-  /** How often an id is given away before its numbers begin again. */
+  /** How often an id can be reused before its numbers repeat. */
   private static final int GENERATIONS_MAX = RequestDescriptor.NAMESPACE_ALL / NAMESPACES_MAX;
 
   /**
-   * The properties by which namespaces are told apart.
+   * A registered namespace.
    *
-   * @param number what sessions know it by
-   * @param tenant whose it is: others can have one of the same name
-   * @param identity what tells it from every other
+   * @param number the number by which sessions know the namespace
+   * @param tenant the owner; another tenant can have a namespace with an equal name
+   * @param identity no other namespace has an equal one
    */
   public record Namespace(
       int id,
@@ -46,7 +44,7 @@ public final class Namespaces {
       long blockBytes,
       Map<String, String> properties,
       Identity identity) {
-    /** All that makes the namespace, as {@link #ofText} reads it back. */
+    /** The block size, the tenant and the properties in one text, which {@link #ofText} reads. */
     public String text() {
       return identity.text;
     }
@@ -67,7 +65,7 @@ public final class Namespaces {
 
   /** 128 bits of a namespace's text. */
   public record Fingerprint(long high, long low) {
-    /** All of it in hexadecimal, as names of objects and operators have it. */
+    /** The fingerprint in hexadecimal, as in names of objects and operators' commands. */
     public String inHex() {
       HexFormat hex = HexFormat.of();
       return hex.toHexDigits(high) + hex.toHexDigits(low);
@@ -75,18 +73,18 @@ public final class Namespaces {
   }
 
   /**
-   * What tells a namespace from every other.
+   * The text and the fingerprint that identify a namespace.
    *
-   * @param text all that makes the namespace, as {@link #ofText} reads it back
+   * @param text the block size, the tenant and the properties, which {@link #ofText} reads
    * @param fingerprint of the text: the name under which blocks are stored
    */
   public record Identity(String text, Fingerprint fingerprint) {}
 
-  /** A namespace that is written down, and not yet registered. */
+  /** A namespace that was read from its text, and is not yet registered. */
   public record Known(
       String tenant, String name, long blockBytes, Map<String, String> properties) {}
 
-  /** A name, which is one of its tenant's. */
+  /** A name, unique within its tenant. */
   private record Name(int tenant, String name) {}
 
   private final Tenants tenants;
@@ -97,7 +95,7 @@ public final class Namespaces {
   private final Map<Name, Namespace> byName = new HashMap<>();
   private final Map<Fingerprint, Namespace> byFingerprint = new HashMap<>();
 
-  /** How often each id was given away. */
+  /** How often the namespace of each id was forgotten. */
   private final int[] generations = new int[NAMESPACES_MAX];
 
   public Namespaces(Tenants tenants) {
@@ -137,8 +135,7 @@ public final class Namespaces {
   }
 
   /**
-   * A name that says whose it is, for who deals with those of all: {@code TENANT/NAME} of a
-   * tenant's. One of nobody's is its name, behind a slash where that would read as a tenant's.
+   * The name of a namespace together with its tenant, for operators who see all tenants: {@code TENANT/NAME}. The name of a namespace without a tenant stands alone; it has a slash before it if it would otherwise read as a tenant's.
    */
   public String fullName(Namespace namespace) {
     String name = namespace.name();
@@ -147,7 +144,7 @@ public final class Namespaces {
         : tenantIn(name) < 0 ? name : "/" + name;
   }
 
-  /** The namespace of such a name. */
+  /** The namespace with a {@link #fullName}; null when there is none. */
   @Nullable Namespace byFullName(String fullName) {
     int tenant = tenantIn(fullName);
     Namespace ofTenant =
@@ -156,15 +153,14 @@ public final class Namespaces {
   }
 
   /**
-   * The namespace that an operator means: one of a tenant has only its tenant's to name, another
-   * those of all, by their full names.
+   * The namespace that an operator means. An operator of a tenant can only name namespaces of that tenant; other operators use full names.
    */
   @Nullable
   public Namespace byOperator(int tenant, String name) {
     return tenant == Grant.NO_TENANT ? byFullName(name) : byName(tenant, name);
   }
 
-  /** The tenant that a name begins with; nobody's name is empty. -1 where there is none. */
+  /** The number of the tenant that a full name begins with, or -1. The name of no tenant is empty. */
   private int tenantIn(String name) {
     int slash = name.indexOf('/');
     return slash < 0 || tenants.count() == 1 ? -1 : tenants.number(name.substring(0, slash));
@@ -176,22 +172,22 @@ public final class Namespaces {
     return byFingerprint.get(new Fingerprint(high, low));
   }
 
-  /** How many a tenant has. */
+  /** The number of a tenant's namespaces. */
   public int size(int tenant) {
     return sizes[tenant];
   }
 
-  /** How many a tenant can have. */
+  /** The most namespaces that a tenant can have. */
   public int max(int tenant) {
     return tenants.shareOf(NAMESPACES_MAX, tenant);
   }
 
-  /** Above all ids. */
+  /** One past the highest id. */
   public int end() {
     return byId.size();
   }
 
-  /** Forgets a namespace that nobody uses. */
+  /** Forgets an unused namespace. */
   public void forget(Namespace namespace) {
     byId.set(namespace.id(), null);
     free.set(namespace.id());
@@ -227,7 +223,7 @@ public final class Namespaces {
     return namespace;
   }
 
-  /** The tenant stands in the first line, where no property can: nobody can pass for another. */
+  /** The tenant is in the first line, where no property can be, so that no client can imitate another tenant. */
   private static String textOf(String tenant, long blockBytes, Map<String, String> properties) {
     StringBuilder text = new StringBuilder(128).append(blockBytes);
     if (!tenant.isEmpty()) {
@@ -314,7 +310,7 @@ public final class Namespaces {
     return at;
   }
 
-  /** A long value's part around the place where it differs: a refusal's text is short. */
+  /** The part of a long value around its first difference, because a refusal's text is short. */
   private static String quoted(@Nullable String value, int from) {
     if (value == null) {
       return "absent";

@@ -4,15 +4,14 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.transfer.Transfer;
 
 /**
- * Hears how transfers ended, for traces of the requests that wait for them, and when a block's
- * number means another block.
+ * Hears how transfers ended, for traces of the requests that wait for them. Also hears when the number of a block becomes free for another block.
  */
 public interface TransferWatch {
-  /** Whether any request that is traced, or has an id, may want to hear of transfers. */
+  /** Whether a request that is traced, or has an id, may wait for a transfer. */
   boolean isInterested();
 
   /**
-   * A transfer is over, which was handed over at {@link Transfer#offeredNs}.
+   * A transfer is over. It was handed over at {@link Transfer#offeredNs}.
    *
    * @param isAwaited whether requests that wait for the block wait for this transfer
    */

@@ -6,8 +6,7 @@ import io.kvtier.daemon.index.session.Session;
 import java.util.Arrays;
 
 /**
- * Blocks that are being put together from copies of their layers: which layers are there. Such a
- * block has a reserved slot and is nobody's to see. A fixed pool; confined to the index.
+ * Blocks that are being put together from copies of their layers: which layers are there. Such a block has a reserved slot, and no client can see it. A fixed pool; confined to the index.
  */
 final class Assemblies {
   static final int NONE = -1;
@@ -58,9 +57,9 @@ final class Assemblies {
   }
 
   /**
-   * Begins one.
+   * Begins the assembly of a block.
    *
-   * @return its number, or {@link #NONE} when there are as many as there can be
+   * @return the number of the assembly, or {@link #NONE} when all are in use
    */
   int begin(int ofBlock, Session of, int ofLayers) {
     int one = freeHead;
@@ -85,7 +84,7 @@ final class Assemblies {
     return one;
   }
 
-  /** A session's own of a block, or {@link #NONE}. */
+  /** The assembly of a block that a session has begun, or {@link #NONE}. */
   int find(int ofBlock, Session of) {
     int one = heads[bucket(ofBlock)];
     while (one != NONE && block[one] != ofBlock) {
@@ -98,7 +97,7 @@ final class Assemblies {
     return block[one] != Directory.NONE && session[one] == of.id() && sessionIndex[one] == of.index;
   }
 
-  /** Ends one. */
+  /** Ends an assembly. */
   void end(int one, Session of) {
     int bucket = bucket(block[one]);
     Chains.unlink(heads, next, bucket, one);
@@ -109,7 +108,7 @@ final class Assemblies {
     ofSession[of.index]--;
   }
 
-  /** Some layers are there. */
+  /** Layers of a block have arrived. */
   void arrived(int one, int from, int to) {
     for (int layer = from; layer < to; layer++) {
       int word = one * WORDS + (layer >>> 6);
@@ -127,17 +126,17 @@ final class Assemblies {
     return block[one];
   }
 
-  /** One more place copies to its slot, or one less. */
+  /** Changes the number of places that copy to the block's slot. */
   void addUsers(int one, int delta) {
     users[one] += delta;
   }
 
-  /** Whether nothing copies to its slot. */
+  /** Whether nothing copies to the block's slot. */
   boolean isUnused(int one) {
     return users[one] == 0;
   }
 
-  /** It will not be whole: its slot is given back when nothing copies to it. */
+  /** Notes that the block will not be whole: its slot is given back when nothing copies to the slot. */
   void fail(int one) {
     failed[one] = true;
   }
@@ -146,12 +145,12 @@ final class Assemblies {
     return failed[one];
   }
 
-  /** When it is given up if no further layers come. */
+  /** Sets the time at which the assembly is given up if no further layers come. */
   void setEnd(int one, long instantNs) {
     endNs[one] = instantNs;
   }
 
-  /** Whether it waits for layers that did not come in time. */
+  /** Whether the assembly waits for layers that did not come in time. */
   boolean isOverdue(int one, long nowNs) {
     return block[one] != Directory.NONE && users[one] == 0 && nowNs >= endNs[one];
   }

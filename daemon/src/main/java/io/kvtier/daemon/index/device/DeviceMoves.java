@@ -25,7 +25,7 @@ import org.jspecify.annotations.Nullable;
 public final class DeviceMoves {
   /** Hears how copies ended. */
   interface Listener {
-    /** No copy of a place is under way any more, and none will be. */
+    /** The last copy of a place is over. */
     void onCopied(Operation operation, DeviceJob job, int place);
   }
 
@@ -47,12 +47,12 @@ public final class DeviceMoves {
   private final Advertisements advertised;
   private final Listener listener;
 
-  /** One for each GPU to which, or from which, anything was ever copied. */
+  /** One line for each GPU that was ever copied to or from. */
   private final List<DeviceLine> lines = new ArrayList<>();
 
   private final Consumer<DeviceTransfer> onTransfer = this::settle;
 
-  /** Of the transfer that was filled last, those of each block. */
+  /** Runs of each block in the transfer that was filled last. */
   private long runsOfBlock;
 
   DeviceMoves(
@@ -68,7 +68,7 @@ public final class DeviceMoves {
     this.listener = listener;
   }
 
-  /** Cuts an operation into transfers: by layers, too, where somebody waits for each of them. */
+  /** Cuts an operation into transfers: also by layers, if the client waits for each layer. */
   static void cut(DeviceJob job, int count, KvLayout layout) {
     int blockBytes = layout.blockBytes();
     int regionLayers = layout.layers();
@@ -87,7 +87,7 @@ public final class DeviceMoves {
     job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));
   }
 
-  /** A place's bytes can be copied, from where they are or to where they shall be. */
+  /** The bytes of a place can be copied now. */
   void ready(Operation operation, DeviceJob job, int place) {
     job.readyPlace[job.ready++] = place;
     job.due[place] = job.groups();
@@ -117,7 +117,7 @@ public final class DeviceMoves {
     ALL,
     /** There is no room for the rest. */
     FULL,
-    /** There is none for the rest, which waits for an event; there may be for others. */
+    /** There is no room for the rest, which waits for an event. Copies without an event may find room. */
     FULL_OF_EVENTS
   }
 
@@ -184,8 +184,7 @@ public final class DeviceMoves {
   /**
    * Fills a transfer with places whose blocks come from, or go to, the same region or the host.
    *
-   * @return how many entries of those that are ready it has passed, those without a place among
-   *     them
+   * @return how many ready entries were passed, including entries without a place
    */
   private int fill(DeviceTransfer transfer, Operation operation, DeviceJob job, Region region) {
     SlotAllocator slots = store.first().slots();
@@ -208,7 +207,7 @@ public final class DeviceMoves {
     runsOfBlock = transfer.layers.count() * region.runsOfLayer;
     int most = job.blocksEach;
     if (source != null) {
-      // The other's blocks may be cut in more places.
+      // The blocks of the source region may consist of more runs.
       runsOfBlock += transfer.layers.count() * source.runsOfLayer;
       most = Math.clamp(TRANSFER_RUNS / runsOfBlock, 1, most);
     }
@@ -236,13 +235,13 @@ public final class DeviceMoves {
     return at - job.waveNext;
   }
 
-  /** Which region a place's block comes from; null: from the host, or goes there. */
+  /** The region that a place's block comes from; null when it comes from the host, or goes there. */
   private @Nullable Region sourceOf(DeviceJob job, int place) {
     int one = job.lent[place];
     return one == Advertisements.NONE ? null : advertised.owner(one);
   }
 
-  /** Settles what has come back. */
+  /** Settles finished transfers. */
   int collect() {
     int count = 0;
     for (int i = 0; i < lines.size(); i++) {
@@ -259,13 +258,13 @@ public final class DeviceMoves {
     Status status =
         transfer.status == Status.CANCELLED && job.cut != Status.OK ? job.cut : transfer.status;
     if (transfer.source != null && (status != Status.OK || hasLostItsOwner(transfer, job))) {
-      // These blocks will come from elsewhere: until all have, no layer is done that was not.
+      // These blocks will come from elsewhere: until then, no further layer counts as done.
       job.progress.holdBack();
     }
     job.layerDone[group] += count;
     showProgress(operation, job);
-    // The operation may end with its last place, and be another's then: the transfer tells what
-    // there is to do, which nobody fills again before this is over.
+    // The operation may end with its last place, and be reused. The loop reads the transfer, which
+    // is not reused before the loop ends.
     for (int i = 0; i < count; i++) {
       int place = transfer.places[i];
       if (status != Status.OK && job.failure[place] == 0) {
@@ -278,13 +277,13 @@ public final class DeviceMoves {
     }
   }
 
-  /** Whether the region has gone whose blocks it copied: all of them are of one. */
+  /** Whether the source region of a transfer has gone. All blocks of a transfer are of one region. */
   private boolean hasLostItsOwner(DeviceTransfer transfer, DeviceJob job) {
     int one = job.lent[transfer.places[0]];
     return one != Advertisements.NONE && advertised.owner(one).isLeft();
   }
 
-  /** Counts the leading layers that are done, for whoever waits for each. */
+  /** Shows the number of leading layers that are done to a client that waits for each layer. */
   private void showProgress(Operation operation, DeviceJob job) {
     boolean allReady = operation.open == job.ready - job.finished;
     if (!job.progress.isWanted() || !allReady || operation.departed != null) {
@@ -298,8 +297,7 @@ public final class DeviceMoves {
   }
 
   /**
-   * What was not handed over is left out, and what waits for an event is given up. Places of which
-   * nothing is under way then are told of at once.
+   * Leaves out the copies that were not handed over, and gives up those that wait for an event. The listener hears at once of the places without a copy under way.
    */
   void giveUp(Operation operation, DeviceJob job, Status status) {
     int ready = job.ready;
@@ -308,7 +306,7 @@ public final class DeviceMoves {
     for (DeviceLine line : lines) {
       line.forEach(transfer -> {
         if (transfer.operation == operation.poolIndex) {
-          // One that is in the pool is made ready anew before it is offered.
+          // A transfer in the pool is prepared anew before it is offered.
           transfer.giveUp();
         }
       });
@@ -318,7 +316,7 @@ public final class DeviceMoves {
     }
   }
 
-  /** What was not handed over of a place is left out; false when all of it was. */
+  /** Leaves out the copies of a place that were not handed over; false when there are none. */
   private boolean leaveOut(Operation operation, DeviceJob job, int at, Status status) {
     int place = job.readyPlace[at];
     int left = place == DeviceJob.NO_PLACE ? 0 : job.groups() - job.handed[place];
@@ -337,8 +335,7 @@ public final class DeviceMoves {
   }
 
   /**
-   * Of blocks that their owner wants back, what has not begun is left out: it is not handed over
-   * any more, and does not wait for an event any more.
+   * Leaves out the copies of revoked blocks that have not begun: they are not handed over, and no longer wait for an event.
    */
   void giveUpRevoked() {
     for (DeviceLine line : lines) {
@@ -357,7 +354,7 @@ public final class DeviceMoves {
   }
 
   private boolean hasRevoked(DeviceTransfer transfer) {
-    // One that is in the pool is made ready anew before it is offered.
+    // A transfer in the pool is prepared anew before it is offered.
     DeviceJob job = jobs.of(operations.at(transfer.operation));
     for (int i = 0; i < transfer.count; i++) {
       int one = job.lent[transfer.places[i]];
@@ -369,7 +366,7 @@ public final class DeviceMoves {
   }
 
   private void leaveOutRevoked(Operation operation, DeviceJob job) {
-    // Not those that become ready by this.
+    // Places that become ready in this loop are not looked at.
     int ready = job.ready;
     for (int i = 0; i < ready; i++) {
       int place = job.readyPlace[i];

@@ -28,21 +28,18 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What OFFLOAD and ONBOARD have of their own: the copies between regions of engines' GPU memory and
- * slots. Regions are with {@link Regions}, blocks of which not all layers have come with {@link
- * PartialBlocks}. Confined to the index.
+ * OFFLOAD and ONBOARD: the copies between slots and regions of engines' GPU memory. {@link Regions} opens and closes the regions. {@link PartialBlocks} has the blocks of which not all layers have come. Confined to the index.
  *
- * <p>An operation is answered when no copy of it is under way any more, whatever happened to it:
- * the engine may use its memory again then. A region is closed when its last operation has ended.
+ * <p>An operation is answered when its last copy is over, even if the operation failed: the engine may then use its memory again. A region is closed when its last operation has ended.
  */
 public final class Devices implements DeviceMoves.Listener, Operations.DeviceOperations {
   /** How long an engine takes from a lease to the request for copies. */
   private static final long LOAD_FOLLOWS_NS = 2_000_000;
 
-  /** About what is copied to a GPU: nobody stays awake for longer than the copies will take. */
+  /** Approximate rate of copies to a GPU: no thread stays awake for longer than the copies will take. */
   private static final long LOADED_BYTES_PER_NS = 50;
 
-  /** What eight GPUs hold of blocks of 2 MiB; its memory, 40 MB, is taken with the first one. */
+  /** Maximum advertised blocks: as many blocks of 2 MiB as eight GPUs hold. The table takes 40 MB with the first block. */
   private static final int ADVERTISED_MAX = 1 << 19;
 
   private final @Nullable GpuTier gpus;
@@ -83,7 +80,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     operations.connect(this);
   }
 
-  /** Sets where gets go that no region could serve. */
+  /** Sets the part that serves gets that no region could serve. */
   public void connect(Peers.Tiers tiers) {
     peers.connect(moves, tiers);
   }
@@ -98,12 +95,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   // ---- regions
 
-  /** Has a region opened; answered when it is, or with the reason why it can't be. */
+  /** Has a region opened; answered when the region is open, or with the reason why not. */
   public void register(Session session, Request request, String text) throws ProtocolViolation {
     regions.register(session, request, text);
   }
 
-  /** Has a region closed; answered when it is. */
+  /** Has a region closed; answered when the region is closed. */
   public void unregister(Session session, Request request) throws ProtocolViolation {
     Region region = regions.unregister(session, request);
     if (region != null) {
@@ -130,7 +127,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   /** An ADVERTISE or a REVOKE ends before its time. */
   public void forget(Operation operation) {
-    peers.forget(operation, table.all());
+    peers.forget(operation);
   }
 
   private void refuse(Session session, Request request, String why) throws ProtocolViolation {
@@ -140,9 +137,9 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   // ---- OFFLOAD and ONBOARD
 
   /**
-   * Begins an operation on blocks of a region, of which everything was checked.
+   * Checks a request on blocks of a region, and begins its operation.
    *
-   * @return null when it was refused, in words
+   * @return null when the request was refused
    */
   @Nullable
   public Operation begin(Session session, Request request) throws ProtocolViolation {
@@ -323,7 +320,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     if (status == Status.SESSION_ENDED) {
       operation.departed = operations.sessionOf(operation);
     }
-    // One more, so that the operation does not end in the middle of this.
+    // One more open place, so that the operation does not end in the middle of this method.
     operation.open += 1 - decided;
     if (job.cut == Status.OK) {
       job.cut = status;
@@ -337,7 +334,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     regions.cutShort(operation, status);
   }
 
-  /** A session ends: its regions are closed, and what it has begun to put together is dropped. */
+  /** Closes the regions of a session that ends, and drops the blocks that it has begun to put together. */
   public void close(Session session) {
     for (Region region : table.of(session)) {
       region.isClosing = true;
@@ -355,7 +352,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   // ---- each round
 
-  /** Settles copies and orders that have come back. */
+  /** Settles finished copies and orders. */
   public int collect() {
     return regions.collect() + moves.collect();
   }
@@ -365,7 +362,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     moves.advance();
   }
 
-  /** Whether anything has come back that was not settled. */
+  /** Whether finished copies or orders wait to be settled. */
   public boolean hasFinished() {
     if (gpus == null) {
       return false;
@@ -378,7 +375,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     return gpus.hasAnswers();
   }
 
-  /** Whether blocks are being put together, of which some could come too late. */
+  /** Whether any block waits for layers, which could come too late. */
   public boolean hasDeadlines() {
     return partial.hasDeadlines();
   }
@@ -388,7 +385,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     return gpus == null ? List.of() : gpus.pipelines();
   }
 
-  /** Notes the namespaces that regions are of. */
+  /** Adds the namespaces of all regions to a set. */
   public void noteInUse(BitSet ids) {
     for (Region region : table.all()) {
       ids.set(region.namespaceId);
@@ -425,7 +422,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     counters.set(Counter.GAUGE_REGIONS, table.size());
   }
 
-  /** ONBOARD's leases, which are no session's holds; for tests. */
+  /** The number of ONBOARD's leases, which no session holds; for tests. */
   public int leases() {
     int count = 0;
     for (int i = 0; i < operations.max(); i++) {

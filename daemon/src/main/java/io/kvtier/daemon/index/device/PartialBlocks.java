@@ -47,7 +47,7 @@ public final class PartialBlocks {
   /**
    * Begins to put a fresh block together, for a place.
    *
-   * @return false when there are as many as there can be
+   * @return false when the session, or the daemon, has too many such blocks
    */
   public boolean begin(Session session, Operation operation, int place, int block) {
     Region region = jobs.of(operation).region;
@@ -62,9 +62,9 @@ public final class PartialBlocks {
   }
 
   /**
-   * Brings further layers of a block that the session has begun to put together.
+   * Adds a place with further layers of a block that the session has begun to put together.
    *
-   * @return false when it has not
+   * @return false when the session has begun no such block
    */
   public boolean join(Session session, Operation operation, int place, int block) {
     int assembly = assemblies.find(block, session);
@@ -105,7 +105,7 @@ public final class PartialBlocks {
     return assemblies.isWhole(assembly) && assemblies.isUnused(assembly);
   }
 
-  /** What was copied for a place is decided: the block is whole, or will not be, or waits. */
+  /** Completes the block of a place that is whole, or drops one that failed; any other block waits. */
   void settle(Operation operation, DeviceJob job, int place) {
     settle(job.assembly[place], operations.sessionOf(operation));
   }
@@ -126,7 +126,7 @@ public final class PartialBlocks {
     }
   }
 
-  /** A session ends: the blocks are dropped that it has begun to put together. */
+  /** Drops the blocks that a session has begun to put together. */
   void close(Session session) {
     for (int one = 0; one < assemblies.highWater() && assemblies.size(session) > 0; one++) {
       if (assemblies.isOf(one, session)) {
@@ -150,7 +150,7 @@ public final class PartialBlocks {
     }
   }
 
-  /** Whether there are any, of which some could come too late. */
+  /** Whether any block waits for layers, which could come too late. */
   boolean hasDeadlines() {
     return assemblies.size() > 0;
   }

@@ -18,21 +18,19 @@ import io.kvtier.protocol.linux.Words;
 import org.jspecify.annotations.Nullable;
 
 /**
- * ADVERTISE and REVOKE, and what gets and lookups have of them: blocks that stand in engines'
- * regions, and are copied from one to another without the host. Confined to the index.
+ * ADVERTISE and REVOKE, and the gets and lookups of advertised blocks: such a block is in an engine's region, and is copied to another region without the host. Confined to the index.
  *
- * <p>A get that took one counts it as lent until its copy is over, and a REVOKE is answered when
- * nothing is lent any more: its owner may use the memory again then. A get whose copy failed, or
+ * <p>A block is lent until the copy of the get that took it is over. A REVOKE is answered when none of its blocks is lent: the owner may then use the memory again. A get whose copy failed, or
  * was given up for a REVOKE before it began, goes on as if nobody had advertised the block.
  */
 public final class Peers {
-  /** What a get does that is not served by a region after all. */
+  /** Serves gets that no region serves after all. */
   public interface Tiers {
     /**
-     * Gets a block from the tiers whose key the directory sought last.
+     * Gets the block whose key the directory sought last from the tiers.
      *
-     * @param job the operation's
-     * @param block its record, or {@link Directory#NONE}
+     * @param job the job of the operation
+     * @param block the block, or {@link Directory#NONE}
      */
     void getInstead(
         Operation operation, DeviceJob job, int place, int block, int group, int keyBytes);
@@ -67,13 +65,13 @@ public final class Peers {
     return advertised;
   }
 
-  /** Sets who copies, and who gets what no region gives. */
+  /** Sets the part that copies, and the part that serves gets that no region could serve. */
   void connect(DeviceMoves copies, Tiers instead) {
     moves = copies;
     tiers = instead;
   }
 
-  /** Whether nothing is advertised: then there is nothing else to ask. */
+  /** Whether no block is advertised. */
   public boolean isEmpty() {
     return advertised.isEmpty();
   }
@@ -127,7 +125,7 @@ public final class Peers {
         ? null
         : "region "
             + region.id
-            + " has only some heads of its blocks: others can't be given what is not all there";
+            + " has only some heads of its blocks: only whole blocks can be advertised";
   }
 
   private Status advertiseOne(Request request, Region region, int i, int block) {
@@ -141,7 +139,7 @@ public final class Peers {
     return status;
   }
 
-  /** Takes back what a region advertises; answered when no copy of it is under way. */
+  /** Takes back blocks that a region advertises; answered when no copy of them is under way. */
   void revoke(Session session, Request request, Region region) throws ProtocolViolation {
     if (request.namespaceId != region.namespaceId) {
       writer.refuse(session, request, Status.INVALID_ARGUMENT, region.otherNamespace());
@@ -151,7 +149,8 @@ public final class Peers {
     if (operation == null) {
       return;
     }
-    // Whoever is answered uses the memory again: there is no answer before the copies are over.
+    // The client uses the memory again after the answer: there is no answer before the copies are
+    // over.
     operation.deadlineNs = Long.MAX_VALUE;
     for (int i = 0; i < request.count; i++) {
       var _ = directory.find(request, i);
@@ -159,7 +158,7 @@ public final class Peers {
       Operations.decide(operation, i, revokeOne(operation, i, one), TierId.NONE);
     }
     if (operation.open > 0) {
-      // One more, so that the operation does not end in the middle of this.
+      // One more open place, so that the operation does not end in the middle of this method.
       operation.open++;
       giveUpRevoked();
       operation.open--;
@@ -196,7 +195,7 @@ public final class Peers {
     advertised.free(one);
   }
 
-  /** Takes back all that a region advertises: it is about to be closed. */
+  /** Takes back all blocks of a region that is about to be closed. */
   void withdraw(Region region) {
     int one = region.firstAdvertised;
     while (one != Advertisements.NONE) {
@@ -212,16 +211,16 @@ public final class Peers {
   }
 
   /** An ADVERTISE or a REVOKE ends before its time. */
-  void forget(Operation operation, Iterable<Region> regions) {
+  void forget(Operation operation) {
     if (operation.verb == Verb.ADVERTISE) {
-      for (Region region : regions) {
+      for (Region region : regions.table().all()) {
         boolean _ = region.sharing.remove(operation);
       }
       return;
     }
     for (int i = 0; i < operation.count && operation.open > 0; i++) {
       int one = operation.block[i];
-      // It may be another's by now.
+      // The advertisement may be another block's by now.
       if (one != Advertisements.NONE && advertised.waiter(one) == operation.poolIndex) {
         advertised.setWaiter(one, Advertisements.NONE);
       }
@@ -231,10 +230,9 @@ public final class Peers {
   // ---- the others' side
 
   /**
-   * Gets the block whose key was sought last from another region, if one has it that can be
-   * reached.
+   * Gets the block whose key was sought last from another region.
    *
-   * @return false when none does
+   * @return false when no region that can be reached has the block
    */
   public boolean get(Operation operation, int place, Request request) {
     DeviceJob job = jobs.of(operation);
@@ -256,13 +254,13 @@ public final class Peers {
     return true;
   }
 
-  /** No copy of a place is under way any more whose block was to come from another region. */
+  /** The last copy of a place is over whose block was to come from another region. */
   void onCopied(Operation operation, DeviceJob job, int place, Status status) {
     int one = job.lent[place];
     job.lent[place] = Advertisements.NONE;
     job.lentPlaces--;
     Tiers instead = tiers;
-    // Once its owner has gone, nobody promises what it read.
+    // If the owner has gone, the bytes that were copied may be wrong.
     if (status == Status.OK && !advertised.owner(one).isLeft()) {
       counters.add(Counter.HITS_GPU, 1);
       Operations.decide(operation, place, Status.OK, TierId.GPU);
@@ -292,12 +290,12 @@ public final class Peers {
     operations.closePlace(operation);
   }
 
-  /** The block whose key was sought last is deleted. Whether it was advertised. */
+  /** Takes back the block whose key was sought last, which is deleted; returns whether it was advertised. */
   public boolean delete(Request request) {
     return advertised.delete(request.namespaceId, request.group, request.keyBytes);
   }
 
-  /** All blocks of a namespace are. */
+  /** Takes back all blocks of a namespace, which are deleted. */
   public void deleteAll(int namespaceId) {
     if (!advertised.isEmpty()) {
       advertised.deleteAll(namespaceId);
@@ -305,7 +303,7 @@ public final class Peers {
   }
 
   /**
-   * The region that has the longest prefix of a request's keys; null: none has the first. {@link
+   * The region that has the longest prefix of a request's keys; null when no region has the first key. {@link
    * Advertisements#prefix} says how long it is.
    */
   @Nullable

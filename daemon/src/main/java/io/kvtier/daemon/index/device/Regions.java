@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * REGISTER_REGION and UNREGISTER_REGION: has engines' regions opened, shown to other GPUs, and
- * closed. A region is closed when nobody can name it any more and its last copy is over. Confined
+ * closed. A region is closed when no client can name it any more and its last copy is over. Confined
  * to the index.
  */
 final class Regions {
@@ -53,7 +53,7 @@ final class Regions {
     return table;
   }
 
-  /** Has a region opened; answered when it is, or with the reason why it can't be. */
+  /** Has a region opened; answered when the region is open, or with the reason why not. */
   void register(Session session, Request request, String text) throws ProtocolViolation {
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     GpuTier opener = gpus;
@@ -73,7 +73,7 @@ final class Regions {
     }
   }
 
-  /** Has a region opened; false when it was refused. */
+  /** Has a region opened; false when the request was refused. */
   private boolean order(
       Session session,
       Request request,
@@ -114,7 +114,7 @@ final class Regions {
   }
 
   /**
-   * Begins to close a region, which {@link #closeUnused} goes on with; answered when it is closed.
+   * Begins to close a region; answered when the region is closed. {@link #closeUnused} goes on with it.
    *
    * @return the region; null when the request was refused
    */
@@ -140,7 +140,7 @@ final class Regions {
     writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
   }
 
-  /** Has other GPUs see a region. */
+  /** Shows a region to other GPUs. */
   void share(Region region) {
     DeviceRegion opened = region.opened;
     if (gpus != null && opened != null) {
@@ -148,15 +148,13 @@ final class Regions {
     }
   }
 
-  /** Closes a region that nobody can name any more, and that no operation copies to or from. */
+  /** Closes a region that no client can name any more, and that no operation copies to or from. */
   void closeUnused(Region region) {
     DeviceRegion opened = region.opened;
     boolean isUnused = region.jobs == 0 && region.lent == 0;
-    if (region.isClosing && isUnused && opened != null && gpus != null) {
-      if (!region.isOrdered) {
-        region.isOrdered = true;
-        gpus.order(RegionOrder.close(region.id, opened));
-      }
+    if (region.isClosing && isUnused && !region.isOrdered && opened != null && gpus != null) {
+      region.isOrdered = true;
+      gpus.order(RegionOrder.close(region.id, opened));
     }
   }
 
@@ -174,7 +172,7 @@ final class Regions {
     operation.outcome = status;
   }
 
-  // ---- what was ordered
+  // ---- orders
 
   /** Settles orders that are carried out; returns how many. */
   int collect() {
@@ -213,7 +211,7 @@ final class Regions {
     }
   }
 
-  /** Other GPUs see a region, those that can. */
+  /** The other GPUs that can see a region see it now: the ADVERTISEs that waited are answered. */
   private void shared(Region region) {
     region.isSeen = true;
     for (Operation operation : region.sharing) {

@@ -2,9 +2,7 @@ package io.kvtier.daemon.index.lane;
 
 /**
  * Keeps transfers away from a device that fails. After some errors in a row the device is fenced
- * for a while, then on trial: the next transfer shows whether it works again. One that fails
- * through several such turns is given up: it is still tried from time to time, but what can't be
- * written there has no lower tier any more. Only a transfer that succeeds ends the turns.
+ * for a while, then on trial: the next transfer shows whether it works again. A device that fails in several turns is given up: it is still tried from time to time, but blocks no longer wait for it. Only a transfer that succeeds ends the turns.
  */
 final class Fence {
   private static final int ERRORS_MAX = 8;
@@ -27,11 +25,6 @@ final class Fence {
     return !closed;
   }
 
-  /** Whether a transfer may be started, to see whether the device works again. */
-  boolean isOnTrial() {
-    return !closed && turns > 0;
-  }
-
   /** Whether the device works, as far as is known. */
   boolean isWell() {
     return !closed && turns == 0;
@@ -42,27 +35,27 @@ final class Fence {
     return turns >= TURNS_MAX;
   }
 
-  /** In a word: open, fenced or given_up. A trial changes none of them, only its success does. */
+  /** The state in a word: open, fenced or given_up. A fence on trial keeps its state. */
   String state() {
     return isWell() ? "open" : isGivenUp() ? "given_up" : "fenced";
   }
 
   /**
-   * What a transfer failed for not long ago, be it that others succeeded since: on a full device
-   * some do. Empty where none did.
+   * The cause of a failure not long ago; empty when there was none. Other transfers may have succeeded since then: on a full device, some do.
    */
   String failure(long nowNs) {
     return failure.isEmpty() || nowNs - failedNs >= FAILING_NS ? "" : failure;
   }
 
-  /** What the last transfer failed for that closed it; empty while the device works. */
+  /** The cause of the failure that closed the fence; empty while the device works. */
   String cause() {
     return cause;
   }
 
   void succeeded() {
     if (closed) {
-      // It was under way when the fence closed: only a trial shows what the device does now.
+      // The transfer was under way when the fence closed: only a trial shows what the device does
+      // now.
       return;
     }
     errors = 0;
@@ -72,12 +65,12 @@ final class Fence {
 
   void failed(long nowNs, String why) {
     if (closed) {
-      // It was under way when the fence closed: no turn of its own.
+      // The transfer was under way when the fence closed: it begins no further turn.
       return;
     }
     failedNs = nowNs;
     failure = why.isEmpty() ? "no cause is known" : why;
-    // After a turn one more error is enough.
+    // After a turn, one more error closes the fence.
     if (++errors >= ERRORS_MAX || turns > 0) {
       closed = true;
       turns = Math.min(TURNS_MAX, turns + 1);

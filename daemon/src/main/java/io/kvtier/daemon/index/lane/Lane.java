@@ -10,16 +10,14 @@ import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 
 /**
- * One device of a lower tier as the index uses it: its pipeline, how much of that stores may take,
- * its fences, and the rows that must go from its directory before anything new is stored there.
+ * One device of a lower tier as the index uses it: its pipeline, the share of the pipeline that stores may take, its fences, and the ledger rows that must be deleted before anything new is stored there.
  * Confined to the index.
  *
- * <p>Reads and writes have a fence each: a device that is full, or was mounted read-only, still has
- * what stands there. Its ledger is a part of the device: rows that can't be written close the fence
+ * <p>Reads and writes have a fence each: a device that is full, or was mounted read-only, can still be read. Its ledger is a part of the device: rows that can't be written close the fence
  * of writes.
  */
 public final class Lane {
-  // Stores leave room for loads: somebody waits for those.
+  // Stores leave room for loads, because clients wait for loads.
   private static final double STORES_SHARE = 0.75;
   private static final int FORGETS_MAX = 16;
   private static final int PLACES_PER_FORGET = 256;
@@ -35,7 +33,7 @@ public final class Lane {
   private final LongQueue rowsToForget;
   private final ArrayDeque<Transfer> spareForgets = new ArrayDeque<>(FORGETS_MAX);
 
-  /** Whose rows the ledger did not take: they are handed over again. */
+  /** Transfers whose rows the ledger did not delete: they are handed over again. */
   private final ArrayDeque<Transfer> failedForgets = new ArrayDeque<>(FORGETS_MAX);
 
   private final Tenants tenants;
@@ -49,7 +47,7 @@ public final class Lane {
    * An idle device.
    *
    * @param depth the most loads and stores in flight
-   * @param slotsMax the most slots it has: no more rows can be waiting to go
+   * @param slotsMax the most slots of the device: no more rows can wait to be deleted
    */
   public Lane(
       int number, Pipeline pipeline, Tenants tenants, int depth, int slotsMax, LongSupplier clock) {
@@ -80,32 +78,32 @@ public final class Lane {
     return !reads.isOpen() || !writes.isOpen();
   }
 
-  /** Whether it works, as far as is known. */
+  /** Whether the device works, as far as is known. */
   public boolean isWell() {
     return reads.isWell() && writes.isWell();
   }
 
-  /** Whether it counts as gone: what can't be written there has no lower tier. */
+  /** Whether the device counts as gone: blocks do not wait for it. */
   public boolean isGivenUp() {
     return reads.isGivenUp() || writes.isGivenUp();
   }
 
-  /** Whether a single store is to show whether it works again, and none is under way. */
+  /** Whether a single store must show whether the device works again, and none is under way. */
   public boolean isToTry() {
     return !isWell() && canStore();
   }
 
-  /** In a word: open, fenced or given_up. */
+  /** The state in a word: open, fenced or given_up. */
   public String state() {
     return isGivenUp() ? "given_up" : isWell() ? "open" : "fenced";
   }
 
-  /** Why it is fenced; empty while it works. */
+  /** Why the device is fenced; empty while it works. */
   public String cause() {
     return writes.isWell() ? reads.cause() : writes.cause();
   }
 
-  /** What a load or a store failed for not long ago; empty where none did. */
+  /** The cause of a failure of a load or a store not long ago; empty when there was none. */
   public String failure(long nowNs) {
     String ofWrites = writes.failure(nowNs);
     return ofWrites.isEmpty() ? reads.failure(nowNs) : ofWrites;
@@ -117,7 +115,7 @@ public final class Lane {
     writes.check(nowNs);
   }
 
-  /** Learns from a load or a store that somebody asked for how the device does. */
+  /** Learns from the outcome of a load or a store whether the device works. */
   public void learn(Transfer transfer) {
     boolean isLoad = transfer.kind == Transfer.Kind.LOAD;
     switch (transfer.status) {
@@ -127,8 +125,8 @@ public final class Lane {
           writes.succeeded();
         }
       }
-      // The device is not to blame for what others wrote in a slab, and bytes that rot are no
-      // reason to leave all others where they are.
+      // Corrupt bytes do not close a fence: a client may have written to the slab, and one rotten
+      // block is no reason to give up the device.
       case CORRUPT -> {}
       default -> (isLoad ? reads : writes).failed(clock.getAsLong(), transfer.cause);
     }
@@ -144,7 +142,7 @@ public final class Lane {
     return pipeline.inFlight() < depth && inFlightOf[tenant] < tenants.shareOf(depth, tenant);
   }
 
-  /** Whether a store of somebody's could be handed over now. */
+  /** Whether a store could be handed over now. */
   public boolean canStore() {
     return !isFenced()
         && stores < (isWell() ? storesMax() : 1)
@@ -162,10 +160,9 @@ public final class Lane {
   }
 
   /**
-   * Hands a load or a store over. A store comes when all rows that were to go have gone for good: a
-   * row that stood while other bytes came into its slot would be taken for true after a kill.
+   * Hands a load or a store over. A store waits until all queued rows are deleted for good: after a kill, a row that was left would name a slot with other bytes.
    *
-   * @return false when it can't be taken now
+   * @return false when the device can't take the transfer now
    */
   public boolean offer(Transfer transfer) {
     boolean isStore = transfer.kind == Transfer.Kind.STORE;
@@ -217,7 +214,7 @@ public final class Lane {
 
   // ---- rows
 
-  /** The row of a place must go, before anything else is stored there. */
+  /** Queues the row of a place, which must be deleted before anything else is stored there. */
   public void forget(long place) {
     if (!rowsToForget.offer(place)) {
       throw new IllegalStateException("more rows to forget than the device has slots");
@@ -225,7 +222,7 @@ public final class Lane {
     rowsQueued++;
   }
 
-  /** Hands the rows that are to go over; those of a fenced device when they may be tried again. */
+  /** Hands the queued rows over. The rows of a fenced device wait until the device may be tried again. */
   public void forgetRows() {
     if (!writes.isOpen()) {
       return;
@@ -256,27 +253,27 @@ public final class Lane {
     }
   }
 
-  /** How many rows were ever to go. */
+  /** How many rows were queued so far. */
   public long rowsQueued() {
     return rowsQueued;
   }
 
-  /** How many of them have gone for good. */
+  /** How many rows are deleted for good. */
   public long rowsForgotten() {
     return rowsForgotten;
   }
 
-  /** Whether all rows that were to go have gone. */
+  /** Whether all queued rows are deleted for good. */
   public boolean isForgotten() {
     return rowsForgotten == rowsQueued;
   }
 
-  /** Whether anything is under way, after which it may take more. */
+  /** Whether anything is under way, after whose end the device may take more. */
   public boolean isBusy() {
     return inFlight() > 0 || isForgetting();
   }
 
-  /** Whether rows are to go, and may be tried. */
+  /** Whether rows are queued, and may be tried. */
   public boolean isForgetting() {
     return !isForgotten() && writes.isOpen();
   }

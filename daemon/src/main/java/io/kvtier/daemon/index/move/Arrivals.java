@@ -35,15 +35,15 @@ final class Arrivals {
     first.becomeResident(block);
     directory.clearHits(block);
     for (Ingestion target : targets) {
-      // Also a block that is said to be an object: an accepted block must not be lost because that
-      // is wrong.
+      // Also a block that is known to be an object: an accepted block must not be lost because that
+      // knowledge is wrong.
       target.inserted(block);
     }
     counters.add(first.traits().counts().writtenBytes(), length);
     listener.onFirstSettled(block, Status.OK);
   }
 
-  /** A resident block was used, so often since it became resident. */
+  /** A resident block was used; {@code hits} counts its uses since it became resident. */
   void used(int block, int hits) {
     for (Ingestion target : targets) {
       target.used(block, hits);

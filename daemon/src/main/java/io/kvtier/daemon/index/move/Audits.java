@@ -31,7 +31,8 @@ public final class Audits {
 
   /** A reader says that the bytes of a first copy are not those that were accepted. */
   public void doubt(int block) {
-    // One audit at a time is enough. Where the pipeline is full, the next reader says it again.
+    // One audit at a time is enough. If the pipeline is full, the next reader reports the block
+    // again.
     if (first.isResident(block)
         && !directory.has(Directory.FLAG_AUDITED, block)
         && mover.audit(block)) {
@@ -46,7 +47,7 @@ public final class Audits {
    */
   public boolean verify(int block) {
     if (directory.has(Directory.FLAG_AUDITED, block)) {
-      // Also when the request that asked for it has ended: a block is checked once at a time.
+      // The check under way counts, also when the request that asked for it has ended.
       return true;
     }
     if (!mover.audit(block)) {
@@ -74,7 +75,7 @@ public final class Audits {
     }
   }
 
-  /** Hands blocks that wait to the pipeline of checksums. */
+  /** Hands waiting blocks to the pipeline of checksums. */
   void advance() {
     if (backlog.size() > 0) {
       backlog.serve(first.slots().classes(), serve);

@@ -12,6 +12,6 @@ public interface BlockListener {
   /** A write to a tier below the first ended, well or not. */
   void onStoreSettled(int block, Status status);
 
-  /** A block has left the directory: nobody can name it any more to end the pins on it. */
+  /** A block has left the directory: clients can no longer name it to end their pins. */
   void onForgotten(int block);
 }

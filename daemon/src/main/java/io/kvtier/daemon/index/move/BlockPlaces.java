@@ -10,7 +10,7 @@ import io.kvtier.protocol.TierId;
 import java.util.EnumSet;
 import java.util.Set;
 
-/** Where blocks are, as clients and readers of events call it. Confined to the index. */
+/** The tiers of blocks, in the terms of clients and of readers of events. Confined to the index. */
 public final class BlockPlaces {
   private final Directory directory;
   private final TierStack stack;
@@ -38,7 +38,7 @@ public final class BlockPlaces {
     return tiers;
   }
 
-  /** What a get is counted as whose block was in a tier, or came from a source. */
+  /** The counter for gets whose blocks were in a tier, or came from a source. */
   public Counter hitsOf(TierId id) {
     for (int i = 0; i < sources.count(); i++) {
       if (sources.at(i).traits().id() == id) {

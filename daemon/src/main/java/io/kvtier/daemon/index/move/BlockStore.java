@@ -10,7 +10,6 @@ import io.kvtier.daemon.index.lane.RowMarks;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ObjectLine;
 import io.kvtier.daemon.index.source.ObjectParts;
-import io.kvtier.daemon.index.source.ObjectProbes;
 import io.kvtier.daemon.index.source.ObjectSource;
 import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.Drops;
@@ -29,8 +28,7 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The blocks of this node and their tiers: what the verbs put, get and delete. How a copy comes and
- * goes is the business of the classes that this one is made of. Confined to the index.
+ * The blocks of this node and their tiers, which the verbs put, get and delete. The parts of this class move the copies. Confined to the index.
  *
  * <ul>
  *   <li>A block comes by {@link Commits} from a client, by {@link Loads} from a lower tier, by
@@ -125,16 +123,9 @@ public final class BlockStore {
     }
     ObjectParts store = parts.tiers().objects();
     if (store != null) {
-      ObjectProbes probes =
-          new ObjectProbes(
-              objects::isOpen,
-              store.contents().presence(),
-              store.bell(),
-              directory,
-              namespaces,
-              parts.isAwaited(),
-              waitingMax);
-      opened.add(new ObjectSource(objects, probes, store, directory));
+      opened.add(
+          new ObjectSource(
+              objects, store, directory, namespaces, parts.isAwaited(), waitingMax));
     }
     return opened;
   }
@@ -171,7 +162,7 @@ public final class BlockStore {
     return objects;
   }
 
-  /** Where blocks can be read from that this node does not own. */
+  /** The sources of blocks that this node does not own. */
   public Sources sources() {
     return sources;
   }
@@ -196,19 +187,19 @@ public final class BlockStore {
     return promotions;
   }
 
-  /** The blocks of puts that wait for a first slot; who fills it serves it. */
+  /** The blocks of puts that wait for a first slot. The verbs fill and serve this queue. */
   public ClassQueues fresh() {
     return fresh;
   }
 
-  /** Why what a later start needs of the first tier can't be written; empty while it can. */
+  /** Why the ledger of the first tier can't be written; empty while it can. */
   public String firstTrouble() {
     return firstRows.trouble();
   }
 
-  // ---- what is there
+  // ---- blocks
 
-  /** Where blocks are, as those outside call it. */
+  /** The tiers of blocks, in the terms of clients and of readers of events. */
   public BlockPlaces places() {
     return places;
   }
@@ -239,7 +230,7 @@ public final class BlockStore {
     return taker == null ? null : lower.at(taker.number());
   }
 
-  /** A namespace has got a number. */
+  /** Notes the size classes of a new namespace's blocks. */
   public void open(Namespaces.Namespace namespace) {
     for (ResidentTier tier : stack.all()) {
       tier.open(namespace);
@@ -251,10 +242,8 @@ public final class BlockStore {
   /**
    * Gives a fresh block a first slot for a session to write.
    *
-   * @param isCopied whether its bytes come with the checksum of whoever copies them: then a slot
-   *     will do that another client may still write. A checksum that the daemon makes would hide
-   *     such a write
-   * @return false while there is none: something may have been started that frees one
+   * @param isCopied whether the client that copies the bytes makes their checksum. Then the slot may be one that another client may still write. A checksum that the daemon makes would hide such a write
+   * @return false while no slot is free; an eviction that frees one may have begun
    */
   public boolean reserve(int block, int sizeClass, long session, boolean isCopied) {
     if (!first.allocate(block, sizeClass, session, false, isCopied)) {
@@ -310,12 +299,13 @@ public final class BlockStore {
   public void lease(int block) {
     directory.addHolds(block, 1);
     if (!first.isResident(block)) {
-      // The policy meets it when its checksum is made.
+      // The policy hears of the block when its checksum is made.
       return;
     }
     first.hit(block);
     arrivals.used(block, directory.addHit(block));
-    // Also while it stands here: it may be dropped for being an object.
+    // The object is used, too, although the block is here: the block may be dropped because it has
+    // an object.
     objects.used(block);
   }
 
@@ -330,12 +320,12 @@ public final class BlockStore {
     copies.settle(block);
   }
 
-  /** Keeps a block's record while something waits on its account. */
+  /** Begins a use of a block, which keeps the block's record. */
   public void use(int block) {
     directory.addUses(block, 1);
   }
 
-  /** Nothing waits any more for which the record was kept. */
+  /** Ends a use of a block. */
   public void endUse(int block) {
     copies.endUse(block);
   }
@@ -345,7 +335,7 @@ public final class BlockStore {
     return loads;
   }
 
-  // ---- checks of what is there
+  // ---- checks of copies
 
   /** Checks of first copies. */
   public Audits audits() {
@@ -353,8 +343,7 @@ public final class BlockStore {
   }
 
   /**
-   * A reader must verify: another session could have written to the block's slot since its checksum
-   * was made, or that was before this daemon.
+   * Whether a reader must verify a block: another session could have written to the block's slot since its checksum was made, or an earlier daemon made the checksum.
    */
   public boolean mustVerify(int block, long reader) {
     return first.mustVerify(block, reader);
@@ -367,27 +356,27 @@ public final class BlockStore {
 
   // ---- deletion
 
-  /** A client deletes a block here; its object is another matter. */
+  /** Deletes a block from this node; its object stays. */
   public void delete(int block) {
     counters.add(Counter.DELETED, 1);
     copies.remove(block);
   }
 
-  /** When everything that has gone so far has gone for good. */
+  /** Says when all ledger rows that are queued for deletion now are deleted for good. */
   public RowMarks rowMarks() {
     return new RowMarks(lower.lanes());
   }
 
   // ---- writes to lower tiers
 
-  /** Whether no more may be written to a lower tier for the moment. */
+  /** Whether the write budget of any lower tier is used up for the moment. */
   public boolean isOutOfBudget() {
     return lower.isAnyOutOfBudget();
   }
 
   // ---- what outlives the daemon
 
-  /** No row of the first tier, and no store, had a higher count so far. */
+  /** Sets the highest counts so far, of rows of the first tier and of stores. */
   public void continueAfter(long lastFirstRow, long lastStore) {
     firstRows.continueAfter(lastFirstRow);
     mover.continueAfter(lastStore);
@@ -417,7 +406,7 @@ public final class BlockStore {
     }
   }
 
-  /** Starts what waits: checksums, promotions, stores, uploads, and evictions ahead of need. */
+  /** Starts the work that waits: checksums, promotions, stores, uploads, and evictions ahead of need. */
   public void maintain(long nowNs) {
     lower.advance(nowNs);
     for (Trials one : trials) {
@@ -434,7 +423,7 @@ public final class BlockStore {
     objects.advance();
     sources.advance();
     evictions.advance();
-    // With what others leave of the pipelines.
+    // Scrubbers come last: they use only the room that others leave in the pipelines.
     scrubbers.advance(nowNs);
   }
 

@@ -31,7 +31,7 @@ final class Commits {
   /**
    * Without a block to commit yet.
    *
-   * @param top what the first tier is made of
+   * @param top the parts of the first tier
    */
   Commits(MoveParts parts, TierParts.First top, Arrivals arrivals) {
     directory = parts.core().directory();
@@ -86,7 +86,7 @@ final class Commits {
     arrivals.becomeResident(block);
   }
 
-  /** Hands blocks that wait to the pipeline of checksums. */
+  /** Hands waiting blocks to the pipeline of checksums. */
   void advance() {
     if (backlog.size() > 0) {
       backlog.serve(first.slots().classes(), serve);

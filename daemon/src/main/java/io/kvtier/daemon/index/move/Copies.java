@@ -63,13 +63,13 @@ final class Copies {
 
   // ---- use
 
-  /** The daemon no longer needs a block for one thing for which the block was in use. */
+  /** Ends one use of a block. */
   void endUse(int block) {
     directory.addUses(block, -1);
     settle(block);
   }
 
-  /** Gives slots and the record of a block back that nothing needs any more. */
+  /** Gives the slots and the record of a block back when nothing needs them any more. */
   void settle(int block) {
     if (table.isInFirstAlone(block) || directory.uses(block) > 0) {
       return;
@@ -78,7 +78,8 @@ final class Copies {
     if (isHeld && !first.isResident(block)) {
       return;
     }
-    // Also where clients hold the block, those of lower tiers: what clients read is in the first.
+    // Copies of lower tiers go even if clients hold the block: clients read the copy of the first
+    // tier.
     for (int tier = 0; tier < stack.count(); tier++) {
       if (table.state(tier, block) == CopyState.LEAVING) {
         stack.at(tier).free(block);
@@ -121,7 +122,7 @@ final class Copies {
   void missed(int block) {
     if (stack.storedIn(block) == null) {
       forget(block);
-      // On its way from one lower tier to another, it would come to be there without a name.
+      // A block on its way from one lower tier to another would arrive there without a name.
       for (ResidentTier tier : stack.lower()) {
         tier.leave(block);
       }
@@ -131,14 +132,14 @@ final class Copies {
 
   // ---- the end of copies
 
-  /** Drops a copy of a block, which could leave its tier. */
+  /** Drops a copy that can leave its tier. */
   void drop(int block, ResidentTier tier) {
     tier.evict(block);
     counters.add(tier.traits().counts().evictions(), 1);
     settle(block);
   }
 
-  /** Drops the copies of a block in the lower tiers that it could leave. */
+  /** Drops the copies of a block that can leave their lower tiers. */
   void dropLower(int block) {
     for (int tier = 1; tier < stack.count(); tier++) {
       // The record may have gone with the copy before.
@@ -153,7 +154,7 @@ final class Copies {
   }
 
   /**
-   * The bytes of a first copy are no longer those that were accepted: nobody may read them again.
+   * Drops a first copy whose bytes are no longer those that were accepted.
    */
   void dropDamaged(int block) {
     counters.add(Counter.CORRUPT, 1);
@@ -166,7 +167,7 @@ final class Copies {
     }
   }
 
-  /** A lower tier's copy of a block turned out to be damaged, which was counted already. */
+  /** Drops a damaged copy of a lower tier; the damage was counted already. */
   void dropDamaged(int block, ResidentTier tier) {
     directory.addUses(block, 1);
     loseCopy(block, tier);

@@ -23,7 +23,7 @@ import java.util.List;
 import java.util.function.IntConsumer;
 
 /**
- * How slots are made free: which blocks leave their tiers, and what is written further down before.
+ * How slots are made free: which blocks leave their tiers, and which of them are written further down first.
  * Acts as the eviction and admission policies decide. Confined to the index.
  */
 public final class Evictions {
@@ -131,12 +131,12 @@ public final class Evictions {
     }
   }
 
-  /** Which first copies are written to the lower tiers, and when: one for each, in their order. */
+  /** The ingestions of the lower tiers, in the order of the tiers. */
   List<Ingestion> ingestions() {
     return ingestions;
   }
 
-  /** Which first copies are written to a lower tier, and when. */
+  /** The ingestion of a lower tier: which first copies are written there, and when. */
   public Ingestion ingestion(ResidentTier tier) {
     return ingestions.get(tier.number() - 1);
   }
@@ -153,9 +153,7 @@ public final class Evictions {
   // ---- the first tier
 
   /**
-   * Frees a slot for a block that waits. This is called every round, while a write to a lower tier
-   * takes many rounds. Therefore no more blocks are written than wait, but blocks that can leave at
-   * once leave.
+   * Frees a slot for a waiting block. This is called every round, while a write to a lower tier takes many rounds. Therefore not more blocks are written than blocks wait. Blocks that can leave at once leave.
    */
   void makeRoomForWaiting(int sizeClass, long session, boolean mayDoubt) {
     int wanted = waiting(sizeClass);
@@ -166,7 +164,7 @@ public final class Evictions {
   /**
    * Empties a region that drains, or evicts one block of a size class, or starts to.
    *
-   * @param mayWrite whether a block may go that has to be written to a lower tier before
+   * @param mayWrite whether the victim may be a block that must first be written to a lower tier
    * @param mayDoubt whether a doubtful slot is of use
    * @return true when a slot was freed at once
    */
@@ -182,9 +180,9 @@ public final class Evictions {
   }
 
   /**
-   * Has the blocks of the first tier leave whose turn it would be.
+   * Evicts the next blocks of the first tier, in the order of its policy.
    *
-   * @return how many are out, or on their way
+   * @return how many blocks have left, or are on their way
    */
   public int evict(int blocksMax) {
     int left = 0;
@@ -228,10 +226,10 @@ public final class Evictions {
       } else if (isGoingTo(target, block, tier)) {
         return false;
       }
-      // That tier has no free slot, and nothing under way will free one.
+      // The lower tier has no free slot, and nothing under way will free one.
     }
     boolean isDropped = evictLastCopy(block, tier);
-    // One that can't go yet is asked about again.
+    // A block that can't leave yet comes here again, and is counted then.
     boolean isOut = isDropped || directory.has(Directory.FLAG_UPLOADING, block);
     counters.add(Counter.NOT_ADMITTED, isRefused && isOut ? 1 : 0);
     return isDropped;
@@ -242,7 +240,7 @@ public final class Evictions {
     Lanes lanes = target.lanes();
     return target.tier().state(block) != CopyState.NONE
         || !lanes.isAnyWell()
-        || (from == first ? startStore(block, target, true) : startRelay(block, from, target))
+        || start(block, from, target, true)
         || lanes.isBusy()
         || mover.relays().count() > 0
         || objects.confirming() > 0
@@ -258,7 +256,7 @@ public final class Evictions {
   boolean evictLastCopy(int block, ResidentTier tier) {
     Drops.Reason reason = uploads.reasonAgainst(block);
     if (reason == null) {
-      // Started, or to be started when another is done, or what stands in the way has gone.
+      // The write has begun, or begins when another write or a deletion is over.
       boolean ignored =
           tier == first
               ? uploads.startUpload(block, true)
@@ -279,37 +277,27 @@ public final class Evictions {
    *     every slot there is in use
    */
   public boolean startStore(int block, LowerTier target, boolean evict) {
+    return start(block, first, target, evict);
+  }
+
+  /** Begins the store of a copy of the first tier, or the relay of a copy of a lower one. */
+  private boolean start(int block, ResidentTier from, LowerTier target, boolean evict) {
     if (!target.budget().isOpen()
         || !mover.below().canStore(copies.tenant(block), target)
         || !allocate(block, target)) {
       return false;
     }
-    if (!mover.below().store(block, target, evict)) {
+    boolean isTaken =
+        from == first
+            ? mover.below().store(block, target, evict)
+            : mover.relays().toTier(block, from.number(), target.number());
+    if (!isTaken) {
       target.tier().takeBack(block);
       return false;
     }
-    begun(block, target);
-    return true;
-  }
-
-  /** As {@link #startStore}, for a block that only another lower tier has. */
-  private boolean startRelay(int block, ResidentTier from, LowerTier target) {
-    if (!target.budget().isOpen()
-        || !mover.below().canStore(copies.tenant(block), target)
-        || !allocate(block, target)) {
-      return false;
-    }
-    if (!mover.relays().toTier(block, from.number(), target.number())) {
-      target.tier().takeBack(block);
-      return false;
-    }
-    begun(block, target);
-    return true;
-  }
-
-  private void begun(int block, LowerTier target) {
     target.budget().spend(copies.blockBytes(block));
     target.tier().setState(block, CopyState.STAGING);
+    return true;
   }
 
   private boolean allocate(int block, LowerTier target) {
@@ -319,7 +307,7 @@ public final class Evictions {
       return true;
     }
     makeRoomIn(target, sizeClass);
-    // A store comes when the rows of what was there have gone.
+    // A store can begin when the rows of the evicted blocks are deleted.
     target.lanes().forgetRows();
     return false;
   }
@@ -333,7 +321,7 @@ public final class Evictions {
     if (tier.drain(slots.partOfClass(sizeClass), evictFrom[tier.number()])) {
       return;
     }
-    // Several slots are made free for one wait for their rows.
+    // Several slots are freed at once, so that the deletions of their rows share one wait.
     long slotsOfClass = (long) slots.regionsOfClass(sizeClass) * slots.slotsPerRegion(sizeClass);
     int count = Math.clamp(slotsOfClass / VICTIMS_SHARE, 1, VICTIMS_MAX);
     for (int i = 0; i < count && victim != EvictionPolicy.NONE && tier.isEvictable(victim); i++) {

@@ -48,10 +48,9 @@ public final class Fetches {
   }
 
   /**
-   * Fetches the block whose key the directory sought last, and did not find, if a source may have
-   * it. Where none is known to have it, the first that may have it is asked before.
+   * Fetches the block whose key the directory sought last, and did not find, if a source may have it. If no source is known to have the block, the first source that may have it is asked first.
    *
-   * @param prefetch whether it is wanted even when nobody waits for it
+   * @param prefetch whether the block is wanted even when nobody waits for it
    * @return the block, on its way to the first tier, or {@link Directory#NONE}
    */
   public int fetchSought(
@@ -99,7 +98,7 @@ public final class Fetches {
     }
   }
 
-  /** A source does not have a block: one behind it may. */
+  /** Asks the next source that may have a block, or reads it; false when there is none. */
   private boolean askNext(int block, int priority, boolean prefetch) {
     for (int next = directory.source(block) + 1; next < sources.count(); next++) {
       BlockSource source = sources.at(next);
@@ -116,7 +115,7 @@ public final class Fetches {
     return false;
   }
 
-  /** A block that was to come does not: out of sight before those who wait are told. */
+  /** Ends a fetch without the block. The block leaves the directory before the waiting requests are answered. */
   private void miss(int block) {
     directory.set(Directory.FLAG_FETCHING, block, false);
     boolean isLeaving = first.state(block) == CopyState.LEAVING;
@@ -170,7 +169,7 @@ public final class Fetches {
     miss(block);
   }
 
-  /** A block can't be read from one source: the next that has it is read. */
+  /** Reads a block from the next source that has it; false when that can't be started. */
   private boolean fetchInstead(int block, int source) {
     int next = sources.after(source, block);
     if (next == Sources.NONE

@@ -15,10 +15,10 @@ import io.kvtier.policies.AdmissionPolicy.Occasion;
 public final class Ingestion {
   /** The lower tier. */
   interface Target {
-    /** Whether there is such a tier at all. */
+    /** Whether the tier is configured. */
     boolean isConfigured();
 
-    /** The most blocks that it holds. */
+    /** The most blocks that the tier holds. */
     int blocksMax();
 
     /** Whether a block could be in the tier, and is not. */
@@ -27,10 +27,10 @@ public final class Ingestion {
     /** Whether another block would have to be evicted for a block. */
     boolean isFull(int block);
 
-    /** Begins to copy a block of the first tier; false when that can't be now. */
+    /** Begins to copy a block of the first tier; false when that can't be started now. */
     boolean start(int block);
 
-    /** Whether a copy that could not be begun may be, soon. */
+    /** Whether a copy that could not be started may be started soon. */
     boolean mayStartSoon();
   }
 
@@ -77,7 +77,7 @@ public final class Ingestion {
   }
 
   /**
-   * Another admission policy takes over, which has seen nothing yet.
+   * Replaces the admission policy by a new one, which has seen nothing yet.
    *
    * @throws IllegalArgumentException when there is no such policy
    */
@@ -94,7 +94,7 @@ public final class Ingestion {
     }
   }
 
-  /** A block in the first tier was used, so often. */
+  /** A block in the first tier was used; {@code hits} counts its uses. */
   void used(int block, int hits) {
     if (hearsUses) {
       consider(block, Occasion.USED, hits);
@@ -104,12 +104,13 @@ public final class Ingestion {
   private void consider(int block, Occasion occasion, int hits) {
     if (target.lacks(block)
         && admission.admits(occasion, directory.fingerprint(block), hits, target.isFull(block))) {
-      // Without a place in the backlog it is asked again at its next use, or when it falls out.
+      // A block that finds no place in the backlog is considered again at its next use, or at its
+      // eviction.
       boolean ignored = backlog.offer(block);
     }
   }
 
-  /** Whether a block that falls out of the tiers above goes to the target. */
+  /** Whether a block that is evicted from the tiers above goes to the target. */
   boolean admitsEvicted(int block) {
     return admission.admits(
         Occasion.EVICTED,
@@ -118,12 +119,12 @@ public final class Ingestion {
         target.isFull(block));
   }
 
-  /** Writes what was admitted early, as far as the pipeline takes it. */
+  /** Writes the blocks that were admitted early, as far as the pipeline takes them. */
   void advance() {
     while (backlog.size() > 0) {
       int block = (int) backlog.peek();
-      // The block may have gone meanwhile, or its number be another's: that one is written for
-      // nothing then.
+      // The block may have gone, and its number may be another block's, which is then written for
+      // nothing.
       if (directory.isUsed(block)
           && first.isResident(block)
           && target.lacks(block)

@@ -45,7 +45,7 @@ public final class Loads {
 
   /**
    * Brings a block that only lower tiers have to the first tier, now or as soon as a slot is free.
-   * Where their devices are fenced, the block may come from a source.
+   * If their devices are fenced, the block may come from a source.
    *
    * @param prefetch whether the block is wanted even when nobody waits for it
    * @return false when too many blocks wait already, or the block can be read nowhere
@@ -91,7 +91,8 @@ public final class Loads {
       }
       first.free(block);
       if (!isLeaving) {
-        // What can't be read is not there: out of sight before those who wait are told.
+        // A block that can't be read is lost: it leaves the directory before the waiting requests
+        // are answered.
         from.leave(block);
         if (stack.storedIn(block) == null) {
           drops.count(
@@ -104,8 +105,7 @@ public final class Loads {
   }
 
   /**
-   * A block can't be read from a tier: another one that has the block, and can be read, is read. A
-   * copy on a fenced device is left for later: a failed read would drop the copy.
+   * Reads a block from another lower tier that can be read; false when that can't be started. A copy on a fenced device is left for later, because a failed read would drop the copy.
    */
   private boolean loadInstead(int block, ResidentTier from) {
     for (LowerTier tier : lower) {
@@ -119,7 +119,7 @@ public final class Loads {
     return false;
   }
 
-  /** A block can't be read from a tier: a source that has the block, too, is read. */
+  /** Reads a block from a source that has it, too; false when that can't be started. */
   private boolean fetchInstead(int block, ResidentTier from, Status why) {
     int source = sources.first(block);
     if (source == Sources.NONE

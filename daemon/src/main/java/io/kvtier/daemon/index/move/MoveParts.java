@@ -7,7 +7,7 @@ import io.kvtier.daemon.index.transfer.LowerTiers;
 import io.kvtier.daemon.index.transfer.Mover;
 
 /**
- * What the classes share that move blocks.
+ * The parts that the classes that move blocks share.
  *
  * @param lower the tiers of the stack below the first, with their devices
  * @param mover begins transfers

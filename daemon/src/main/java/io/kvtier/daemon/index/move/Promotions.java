@@ -39,7 +39,7 @@ public final class Promotions {
   private final ClassQueues.Server serve = this::serve;
   private final ClassQueues.Server dropUnawaited = this::dropUnawaited;
 
-  /** When a block of each size class last came, got its slot, or waited for something else, ns. */
+  /** The time of the last progress of each size class, ns: a block came, got its slot, or waited for something other than a slot. */
   private final long[] movedNs;
 
   Promotions(MoveParts parts, Evictions evictions, IntPredicate isAwaited, ClassQueues queues) {
@@ -85,7 +85,7 @@ public final class Promotions {
     }
   }
 
-  /** Gives slots to blocks that wait, as far as there are any. */
+  /** Gives free slots to waiting blocks. */
   void advance() {
     if (queues.size() > 0) {
       queues.serve(first.slots().classes(), serve);

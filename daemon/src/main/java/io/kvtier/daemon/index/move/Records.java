@@ -13,14 +13,13 @@ import java.util.Arrays;
 import java.util.stream.IntStream;
 
 /**
- * The directory's records, of which each tenant has its share: one that has used up its own forgets
- * the coldest of its blocks, and nobody else's. Confined to the index.
+ * The directory's records, which tenants share. A tenant that has used up its share forgets the coldest of its own blocks. Confined to the index.
  */
 public final class Records {
   /** How many blocks a tenant with more than its share forgets at a time. */
   private static final int TRIMMED_AT_ONCE = 16;
 
-  /** How long a tenant is left alone after nothing of it could be forgotten. */
+  /** How long a tenant is left alone after none of its blocks could be forgotten. */
   private static final long TRIM_AGAIN_NS = 100_000_000;
 
   private final Directory directory;
@@ -69,10 +68,9 @@ public final class Records {
   }
 
   /**
-   * Adds a record for the block whose key was sought last, and not found. Where there can be no
-   * more, of all or of its tenant, one of the tenant's own goes.
+   * Adds a record for the block whose key was sought last, and not found. If the directory is full, or the tenant's share is used up, the tenant forgets one of its own blocks.
    *
-   * @param isWanted whether another may go for it
+   * @param isWanted whether another block may be forgotten for it
    * @return its id, or {@link Directory#NONE}
    */
   public int insertSought(
@@ -87,13 +85,12 @@ public final class Records {
   }
 
   /**
-   * Takes back some of what tenants have beyond their shares, as they may after a change of those:
-   * others could have no records for it.
+   * Takes back some of the records that tenants have beyond their shares, so that other tenants get theirs. A change of the shares can leave a tenant with too many.
    */
   public void trim(long nowNs) {
     isTrimming = false;
     for (int tenant = 0; max.length > 1 && tenant < max.length; tenant++) {
-      // What becomes an object first takes its record with it when it has.
+      // A block that is being written to an object gives up its record afterwards.
       int over =
           directory.recordsOfTenant(tenant) - max[tenant] - mover.departures().departing(tenant);
       if (over > 0 && nowNs >= notBeforeNs[tenant]) {
@@ -116,7 +113,7 @@ public final class Records {
     return forgetOne(tenant) || mover.departures().departing(tenant) > before;
   }
 
-  /** Whether tenants have more records than their shares, which can be taken back at once. */
+  /** Whether a tenant has further records beyond its share that can be taken back at once. */
   public boolean isTrimming() {
     return isTrimming;
   }
@@ -146,7 +143,7 @@ public final class Records {
     }
     Drops.Reason reason = uploads.reasonAgainst(block);
     if (reason == null) {
-      // Started, or to be started when another is done, or what stands in the way has gone.
+      // The write has begun, or begins when another write or a deletion is over.
       boolean ignored = uploads.startUpload(block, true);
       return false;
     }

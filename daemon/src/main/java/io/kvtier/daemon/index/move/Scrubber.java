@@ -7,16 +7,15 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Reads what a lower tier has in the background, block after block, at a bounded rate, so that
- * damage is found before somebody needs the bytes. One block at a time, into memory of its own.
+ * Reads the blocks of a lower tier in the background, at a bounded rate, so that damage is found before a client needs the bytes. It reads one block at a time, into memory of its own.
  */
 final class Scrubber {
-  /** What was not used of the rate for so long is lost. */
+  /** Maximum time for which an unused rate is saved up. */
   private static final long BURST_NS = 250_000_000;
 
   private static final int LOOKS_MAX = 1024;
 
-  /** What a look at a record costs of the rate: a directory with little in the tier is long. */
+  /** The cost of a look at a record, in bytes of the rate. A tier with few blocks needs many looks. */
   private static final int LOOK_BYTES = 64;
 
   private static final int PAGE = 4096;
@@ -35,7 +34,7 @@ final class Scrubber {
   /**
    * A scrubber at the beginning.
    *
-   * @param bytesPerSecond 0: none is done
+   * @param bytesPerSecond 0: nothing is read
    */
   Scrubber(Directory directory, ResidentTier tier, LowerMoves mover, long bytesPerSecond) {
     this.directory = directory;
@@ -44,7 +43,7 @@ final class Scrubber {
     change(bytesPerSecond);
   }
 
-  /** Another rate from now on. */
+  /** Changes the rate. */
   final void change(long bytesPerSecond) {
     this.bytesPerSecond = bytesPerSecond;
     bytesPerNs = bytesPerSecond / 1e9;
@@ -55,7 +54,7 @@ final class Scrubber {
     return bytesPerSecond;
   }
 
-  /** Whether it would go on by itself. */
+  /** Whether there is something to read, and a rate to read it at. */
   boolean isActive() {
     return bytesPerNs > 0 && tier.resident() > 0;
   }

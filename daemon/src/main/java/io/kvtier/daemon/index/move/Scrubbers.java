@@ -11,7 +11,7 @@ import io.kvtier.protocol.Status;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The scrubbers of the lower tiers, and what follows from what they read. */
+/** The scrubbers of the lower tiers; drops the damaged copies that they find. Confined to the index. */
 public final class Scrubbers {
   private final Directory directory;
   private final Counters counters;
@@ -38,8 +38,8 @@ public final class Scrubbers {
     directory.addUses(block, 1);
     counters.add(Counter.SCRUBBED, scrub.status == Status.IO_ERROR ? 0 : 1);
     if (scrub.status == Status.IO_ERROR) {
-      // No word to the fence: nobody waits, and places that can't be read, looked at again and
-      // again, would keep stores from a device that takes them.
+      // The fence does not hear of this. The scrubber reads unreadable places again and again,
+      // which would keep stores from a device that takes them.
       counters.add(Counter.IO_ERRORS, 1);
     } else if (scrub.status == Status.CORRUPT) {
       counters.add(Counter.CORRUPT, 1);

@@ -36,7 +36,7 @@ final class StoreGauges {
     }
   }
 
-  /** Something of all tiers that have the same gauges. */
+  /** The sum of a value over all tiers that share gauges. */
   private long sum(TierTraits.Gauges gauges, ToLongFunction<ResidentTier> value) {
     long sum = 0;
     for (int tier = 0; tier < stack.count(); tier++) {

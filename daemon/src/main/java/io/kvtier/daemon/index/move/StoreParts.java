@@ -11,9 +11,9 @@ import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the {@link BlockStore} is made of: the tiers, and who hears of changes.
+ * The parts of a {@link BlockStore}: the tiers, and the listeners.
  *
- * @param events hears in which tiers blocks are; null for nobody
+ * @param events hears of blocks that come to tiers and leave them; null when nobody listens
  * @param transfers hears how transfers ended
  * @param isAwaited whether a request waits for a block's copy in the first tier
  */
@@ -24,7 +24,7 @@ public record StoreParts(
     TransferWatch transfers,
     IntPredicate isAwaited) {
   /**
-   * Where blocks can be.
+   * The tiers and sources of blocks.
    *
    * @param lower the tiers below the first, in their order
    * @param sources further sources of blocks, which are asked before the object store

@@ -19,7 +19,7 @@ import java.util.List;
 
 /** Makes the resident tiers of a store. */
 final class StoreTiers {
-  /** Ends a store that may be under way: no row of it shall be written any more. */
+  /** Ends a store that may be under way: its ledger row must not be written any more. */
   interface StoreEnd {
     void giveUpStore(int block, int tier);
   }
@@ -84,7 +84,7 @@ final class StoreTiers {
     return new LowerTier(tier, lanes, parts);
   }
 
-  /** The rows of a lower tier: a store's pipeline writes them, the index has them forgotten. */
+  /** The rows of a lower tier: the pipeline of a store writes them, and the index has them deleted. */
   private final class LowerRows implements TierRows {
     private final CopyTable copies = core.directory().copies();
     private final int tier;

@@ -88,9 +88,7 @@ public final class Uploads implements Ingestion.Target {
   }
 
   /**
-   * The store refused a block. Offered again at every eviction, it would stand in the way of
-   * others; never offered again, it would be lost when a store refuses only for a time, as one does
-   * whose credentials have expired.
+   * Remembers that the store refused a block. A block that is offered again at every eviction would hold up others. A block that is never offered again would be lost although the store may refuse only for a time, for example while credentials are expired.
    */
   private void refused(int block) {
     refused++;
@@ -101,12 +99,12 @@ public final class Uploads implements Ingestion.Target {
     var _ = refusals.offer(nowMs() << Integer.SIZE | block);
   }
 
-  /** The number may be another block's meanwhile: that one is offered sooner, at worst. */
+  /** Ends the oldest refusal. The number may be another block's by now: at worst, that block is offered sooner. */
   private void endRefusal() {
     directory.set(Directory.FLAG_REFUSED, (int) refusals.poll(), false);
   }
 
-  /** Milliseconds in 32 bits: far more than a refusal lasts. */
+  /** The time in ms, in 32 bits: they last far longer than a refusal. */
   private long nowMs() {
     return clock.getAsLong() / 1_000_000 & 0xffff_ffffL;
   }
@@ -136,8 +134,7 @@ public final class Uploads implements Ingestion.Target {
   }
 
   /**
-   * Why a block that is evicted from the last tier of this node is dropped; null when the block has
-   * to become an object before, or has to be confirmed to be one still.
+   * Why a block that is evicted from the last tier of this node is dropped; null when the block must first become an object, or be confirmed to be one still.
    */
   Drops.@Nullable Reason reasonAgainst(int block) {
     if (!isConfigured()) {
@@ -157,14 +154,14 @@ public final class Uploads implements Ingestion.Target {
     if (!ingestion.admitsEvicted(block)) {
       return Drops.Reason.NO_ROOM;
     }
-    // Nobody knows for how long: what stands in the way of others can't wait for that.
+    // Nobody knows how long a deletion takes, and a waiting block would hold up others.
     return objects.removals().isGoing(block) ? Drops.Reason.BEING_DELETED : null;
   }
 
   /**
-   * Writes a resident block to an object, or has it seen that it is one still.
+   * Writes a resident block to an object, or asks whether its object still exists.
    *
-   * @param evict whether that is to free the first slot
+   * @param evict whether the first slot is freed by this
    * @return false when that can't be started now
    */
   boolean startUpload(int block, boolean evict) {
@@ -191,12 +188,12 @@ public final class Uploads implements Ingestion.Target {
     return true;
   }
 
-  /** A question is answered. Where the store did not answer, what was known before still counts. */
+  /** Settles a question about an object. If the store did not answer, the earlier knowledge still counts. */
   private void confirmed(int block, int tier, Presence presence) {
     mover.departures().confirming(block, tier == 0, -1);
     directory.addUses(block, -1);
     if (presence == Presence.ABSENT) {
-      // Whoever wants its slot asks again: then it is stored, or dropped as one that is nowhere.
+      // The next eviction of the block stores it again, or drops it.
       objects.know(block, false);
     } else if (directory.has(Directory.FLAG_OBJECT, block)) {
       boolean leavesFirst = first.isEvictable(block);

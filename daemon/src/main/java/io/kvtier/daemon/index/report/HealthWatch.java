@@ -13,17 +13,16 @@ import io.kvtier.tiers.gpu.DevicePipeline;
 import java.util.function.BooleanSupplier;
 
 /**
- * Looks at the parts of the index now and then, and keeps the last {@link HealthReport} for all who
- * ask. Refreshed by the index's thread; read by any.
+ * Checks the parts of the index from time to time, and keeps the last {@link HealthReport}. The index's thread refreshes the report; any thread may read it.
  */
 public final class HealthWatch {
-  /** Puts were refused, or blocks lost, a number of times; and whether that goes on. */
+  /** A series of events, such as refused puts, which ends when no event has followed for a while. */
   private static final class Spell {
     private long seen;
     private long untilNs;
     private long size;
 
-    /** How often it has happened since it began; 0 when the last time is long enough ago. */
+    /** The number of events in the series, given the count of all events; 0 when the series has ended. */
     long of(long count, long nowNs) {
       if (count != seen) {
         size += count - seen;
@@ -53,9 +52,9 @@ public final class HealthWatch {
   private volatile HealthReport latest = HealthReport.WELL;
 
   /**
-   * All is well until the first look.
+   * All is well until the first check.
    *
-   * @param drains whether an operator has new blocks refused
+   * @param drains whether an operator stopped new blocks
    */
   public HealthWatch(
       BlockStore store,
@@ -78,12 +77,12 @@ public final class HealthWatch {
     return spells;
   }
 
-  /** What the last look found; from any thread. */
+  /** The report of the last check; from any thread. */
   public HealthReport latest() {
     return latest;
   }
 
-  /** Looks again; on the index's thread. */
+  /** Checks all parts; on the index's thread. */
   @SuppressWarnings("EnumOrdinal") // places in arrays of this class
   public HealthReport refresh(long nowNs) {
     Troubles troubles = new Troubles();
@@ -117,9 +116,7 @@ public final class HealthWatch {
       }
     }
     HealthReport now = new HealthReport(troubles.all());
-    if (!now.equals(latest)) {
-      latest = now;
-    }
+    latest = now;
     return now;
   }
 }

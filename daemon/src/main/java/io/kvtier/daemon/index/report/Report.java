@@ -11,9 +11,9 @@ import org.jspecify.annotations.Nullable;
  * The daemon's state at one moment, as far as the asker may see it. The index's thread makes a
  * report; any thread may read it.
  *
- * @param health whether all parts do what they are there for
- * @param work what the daemon has done since its start
- * @param clients whose blocks the daemon keeps, and who is connected
+ * @param health the health of all parts
+ * @param work the work of the daemon since its start
+ * @param clients the owners of the blocks, and the connected clients
  */
 public record Report(
     Identity identity, HealthReport health, Work work, Storage storage, Clients clients) {
@@ -25,7 +25,7 @@ public record Report(
   public record Identity(String version, long generation, long uptimeS, boolean drains) {}
 
   /**
-   * What the daemon has done since its start.
+   * The work of the daemon since its start.
    *
    * @param drops blocks that left the last tier, by reason
    */
@@ -122,7 +122,7 @@ public record Report(
   /** The slots of one size. */
   public record SizeClass(long slotBytes, int regions, long slotsFree) {}
 
-  /** What only the tiers below the first have. */
+  /** The fields that only tiers below the first have. */
   public record Lower(
       String admission,
       String directory,
@@ -151,7 +151,7 @@ public record Report(
   public record ObjectTier(String admission, Map<String, Object> fields) {}
 
   /**
-   * Whose blocks the daemon keeps, and who is connected.
+   * The owners of the blocks, and the connected clients.
    *
    * @param namespaces those with most bytes first
    * @param tenants null where the daemon has no tenants
@@ -180,7 +180,7 @@ public record Report(
       Map<String, String> properties) {}
 
   /**
-   * What a tenant uses.
+   * The usage of a tenant.
    *
    * @param tiers its part of each tier, by the tier's name
    */
@@ -193,6 +193,6 @@ public record Report(
   public record SessionRow(
       long id, int pid, int uid, String name, Holds holds, long operations, long requests) {}
 
-  /** What a client holds. */
+  /** The holds of a client. */
   public record Holds(long leases, long reservations, long pins) {}
 }

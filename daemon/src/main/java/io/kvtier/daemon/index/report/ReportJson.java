@@ -264,7 +264,7 @@ public final class ReportJson {
         .add("requests", session.requests());
   }
 
-  /** JSON with all characters beyond ASCII, which only its texts have, as escapes. */
+  /** JSON in which characters beyond ASCII are escapes. Only texts have such characters. */
   private static String ascii(String json) {
     if (json.chars().allMatch(c -> c <= '~')) {
       return json;

@@ -31,16 +31,12 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Tells operators of requests that have an id: what went wrong with them, and, where they are
- * traced, how long they and the transfers on their account took. All is handed over through a
- * bounded queue to whoever writes lines and sends spans; what finds no room is counted. A request
- * without an id costs a look or two, and nothing is made for it. Confined to the index, but for the
- * queue and {@link #refusedOutside}.
+ * Reports requests that have an id: their failures and, if they are traced, the duration of the requests and of their transfers. The reports go through a bounded queue to the thread that writes lines and sends spans; reports that find no room are counted. Nothing is allocated for a request without an id. Confined to the index, except for the queue and {@link #refusedOutside}.
  */
 public final class RequestTap implements RequestWatch, TransferWatch {
   private static final int QUEUE = 1 << 13;
 
-  /** Of so many blocks it is known which traced request wrote them; stores come later. */
+  /** Maximum blocks whose traced writers are remembered until the blocks are stored. */
   private static final int WRITTEN_MAX = 1 << 12;
 
   private static final Set<Status> TOLD =
@@ -60,7 +56,7 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   private static final Set<Status> WARNED =
       EnumSet.of(Status.CORRUPT, Status.IO_ERROR, Status.INTERNAL);
 
-  /** Who wrote a block, and where it is still to be stored on that account. */
+  /** The traced request that wrote a block, and the tiers that still have to store the block. */
   private static final class Writer {
     private final long traceHigh;
     private final long traceLow;
@@ -97,8 +93,8 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   /**
    * A tap.
    *
-   * @param isTracing whether somebody takes spans
-   * @param share of the requests without a context, which are traced; 0 to 1
+   * @param isTracing whether spans are sent
+   * @param share the share of requests without a context that are traced, 0 to 1
    */
   public RequestTap(boolean isTracing, double share, LongSupplier clock, Counters counters) {
     this.isTracing = isTracing;
@@ -107,13 +103,13 @@ public final class RequestTap implements RequestWatch, TransferWatch {
     this.counters = counters;
   }
 
-  /** Where what is told is taken, by one thread. */
+  /** The queue of reports, for one reading thread. */
   public Inbox<RequestTold> told() {
     return told;
   }
 
   /**
-   * Sets who knows the blocks that operations wait for.
+   * Sets the tables of operations and of the blocks that they wait for.
    *
    * @param stored the tiers in which blocks are stored
    */
@@ -175,9 +171,9 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   }
 
   /**
-   * Something is refused of which the index does not hear; from any thread.
+   * Reports a refusal of which the index does not hear; from any thread.
    *
-   * @param context of whoever asked; null: it has no id, and nobody is told
+   * @param context the caller's context; null when the request has no id: then nothing is reported
    */
   public void refusedOutside(@Nullable TraceContext context, boolean isWarning, String what) {
     if (context != null) {

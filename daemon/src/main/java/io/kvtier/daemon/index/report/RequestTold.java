@@ -2,7 +2,7 @@ package io.kvtier.daemon.index.report;
 
 import io.kvtier.protocol.Status;
 
-/** What operators are told of a request that has an id: the trace id, in two halves. */
+/** A report about a request that has an id. The trace id has two halves. */
 public sealed interface RequestTold {
   long traceHigh();
 
@@ -34,28 +34,28 @@ public sealed interface RequestTold {
   }
 
   /**
-   * Which span it is.
+   * The ids of a span.
    *
-   * @param parentId of the caller's span, or of the request's; 0: there is none
+   * @param parentId the id of the caller's span, or of the request's; 0 when there is none
    */
   record SpanIds(long traceHigh, long traceLow, long spanId, long parentId) {}
 
   /**
-   * What was done.
+   * The work of a request or a transfer.
    *
    * @param namespace empty where the request names none
-   * @param blocks how many were asked for
-   * @param done how many of these are OK
-   * @param bytes of blocks that are OK
-   * @param waitNs how long it waited to be begun: a request in its ring, a transfer for its turn
+   * @param blocks the number of blocks in the request
+   * @param done the number of blocks that are OK
+   * @param bytes the bytes of blocks that are OK
+   * @param waitNs the wait before the beginning: of a request in its ring, of a transfer for its turn
    */
   record SpanWork(String namespace, int blocks, int done, long bytes, long waitNs) {}
 
-  /** Something was refused outside of the index. */
+  /** A request was refused outside of the index. */
   record Refusal(long traceHigh, long traceLow, boolean isWarning, String what)
       implements RequestTold {}
 
-  /** Something went wrong, or was refused by the index. */
+  /** A request failed, or the index refused it. */
   record Line(long traceHigh, long traceLow, boolean isWarning, String text)
       implements RequestTold {}
 }

@@ -38,16 +38,15 @@ import org.jspecify.annotations.Nullable;
  * index's thread.
  */
 public final class StatsReport {
-  /** What does not change while the daemon runs. */
+  /** The fields that do not change while the daemon runs. */
   public record Identity(String version, long generation, long startNs) {}
 
   /**
    * The parts of the index that the report reads.
    *
-   * @param drains whether no new blocks are taken
-   * @param gauges brings the gauges among the counters up to date
-   * @param health looks at the parts
-   * @param events null where nobody is told of blocks
+   * @param drains whether new blocks are refused
+   * @param health checks the parts
+   * @param events null when no events are published
    */
   public record Parts(
       IndexCore core,
@@ -55,7 +54,6 @@ public final class StatsReport {
       Devices devices,
       SessionTable sessions,
       BooleanSupplier drains,
-      Runnable gauges,
       HealthWatch health,
       @Nullable EventTap events) {}
 
@@ -69,7 +67,6 @@ public final class StatsReport {
   private final Devices devices;
   private final SessionTable sessions;
   private final BooleanSupplier drains;
-  private final Runnable gauges;
   private final HealthWatch health;
   private final @Nullable EventTap events;
 
@@ -85,7 +82,6 @@ public final class StatsReport {
     devices = parts.devices();
     sessions = parts.sessions();
     drains = parts.drains();
-    gauges = parts.gauges();
     health = parts.health();
     events = parts.events();
   }
@@ -97,7 +93,6 @@ public final class StatsReport {
    * @param asker null for the daemon itself, which sees everything
    */
   public Report take(@Nullable Grant asker) {
-    gauges.run();
     IntPredicate isSeen = tenant -> maySee(asker, tenant);
     long nowNs = clock.getAsLong();
     long uptimeNs = nowNs - identity.startNs;
@@ -248,7 +243,7 @@ public final class StatsReport {
         namespace.properties());
   }
 
-  /** Something of each tier, by the tier's name, in the order of tiers. */
+  /** A value for each tier, by the tier's name, in the order of tiers. */
   private <T> Map<String, T> ofTiers(Function<ResidentTier, T> value) {
     Map<String, T> all = new LinkedHashMap<>();
     store.stack().all().forEach(tier -> all.put(tier.traits().name(), value.apply(tier)));

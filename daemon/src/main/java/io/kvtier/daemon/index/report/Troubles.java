@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.report;
 import io.kvtier.daemon.index.report.HealthReport.Trouble;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.verbs.Refusals;
+import io.kvtier.protocol.Counted;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -12,6 +13,11 @@ import java.util.Map;
  * cure.
  */
 final class Troubles {
+  private static final String CHECK_STORE =
+      "check that the store can be reached, its credentials, and object.* in the configuration";
+  private static final String CHECK_DEVICE =
+      "look at the device and its file system (dmesg, df, smartctl)";
+
   private final List<Trouble> all = new ArrayList<>(0);
 
   List<Trouble> all() {
@@ -30,7 +36,7 @@ final class Troubles {
   }
 
   /**
-   * Puts that were answered BUSY.
+   * Adds the trouble of puts that were answered BUSY.
    *
    * @param blocks how many blocks, within the last seconds
    */
@@ -38,7 +44,7 @@ final class Troubles {
     if (blocks == 0) {
       return;
     }
-    String refused = "puts of " + blocks(blocks) + " were refused within the last seconds: ";
+    String refused = "puts of " + Counted.of(blocks, "block") + " were refused within the last seconds: ";
     switch (lack) {
       case SLOT ->
           add(
@@ -69,7 +75,7 @@ final class Troubles {
   }
 
   /**
-   * Blocks that left the daemon, although they were accepted and no policy wanted it.
+   * Adds the trouble of accepted blocks that were lost, although no policy dropped them.
    *
    * @param blocks how many, within the last seconds
    */
@@ -77,14 +83,12 @@ final class Troubles {
     if (blocks == 0) {
       return;
     }
-    String lost = blocks(blocks) + " lost within the last seconds: ";
-    String store =
-        "check that the store can be reached, its credentials, and object.* in the configuration";
+    String lost = Counted.of(blocks, "block") + " lost within the last seconds: ";
     switch (reason) {
       // The policy's choice: a tier that can't be written has a trouble of its own.
       case NO_ROOM -> {}
-      case STORE_AWAY -> add("object/away", lost + "the object store did not answer", store);
-      case REFUSED -> add("object/lost", lost + "the object store had refused them", store);
+      case STORE_AWAY -> add("object/away", lost + "the object store did not answer", CHECK_STORE);
+      case REFUSED -> add("object/lost", lost + "the object store had refused them", CHECK_STORE);
       case BEING_DELETED ->
           add(
               "object/deletes",
@@ -95,7 +99,7 @@ final class Troubles {
           add(
               "puts/unreadable",
               lost + "the last copy could not be read",
-              "look at the device and its file system (dmesg, df, smartctl)");
+              CHECK_DEVICE);
       case DAMAGED ->
           add(
               "puts/damaged",
@@ -104,14 +108,10 @@ final class Troubles {
     }
   }
 
-  private static String blocks(long blocks) {
-    return blocks == 1 ? "1 block" : blocks + " blocks";
-  }
-
   // ---- tiers
 
   /**
-   * Of a tier's ledger.
+   * Adds the trouble of a tier's ledger.
    *
    * @param cause empty while it can be written
    */
@@ -127,16 +127,14 @@ final class Troubles {
   }
 
   /**
-   * Of a device of a tier.
+   * Adds the trouble of a tier's device.
    *
    * @param state open, fenced or given_up
-   * @param cause why it is not open; empty where that is not known
-   * @param failure what a transfer failed for not long ago; empty where none did
+   * @param cause why the device is not open; empty when no cause is known
+   * @param failure the cause of a failure not long ago; empty when there was none
    */
   void device(String tier, int device, String state, String cause, String failure) {
-    String cure =
-        "look at the device and its file system (dmesg, df, smartctl); the daemon uses it again by"
-            + " itself once it works";
+    String cure = CHECK_DEVICE + "; the daemon uses it again by itself once it works";
     switch (state) {
       case "open" -> {
         if (!failure.isEmpty()) {
@@ -169,9 +167,9 @@ final class Troubles {
   }
 
   /**
-   * Of the object tier.
+   * Adds the troubles of the object tier.
    *
-   * @param report its fields; empty where there is no such tier
+   * @param report the fields of the tier's report; empty when there is no object tier
    */
   void object(Map<String, Object> report) {
     way(report, "load", Boolean.FALSE.equals(report.get("takes_loads")));
@@ -193,13 +191,12 @@ final class Troubles {
       add(
           "object/" + way,
           "the object store does not answer" + because(cause),
-          "check that the store can be reached, its credentials, and object.* in the"
-              + " configuration");
+          CHECK_STORE);
     }
   }
 
   /**
-   * Blocks that the store answers for, and does not take.
+   * Adds the trouble of blocks that the object store refused.
    *
    * @param blocks how many, within the last seconds
    */
@@ -208,7 +205,7 @@ final class Troubles {
       add(
           "object/refused",
           "the object store refused "
-              + blocks(blocks)
+              + Counted.of(blocks, "block")
               + " within the last seconds; the log says why",
           "check the credentials, what they permit (object.* in the configuration), and the"
               + " bucket's quota");

@@ -84,7 +84,7 @@ public final class CompletionWriter {
     begin(session, request, 0, 0);
   }
 
-  /** The same, with so many bytes more behind the results, which the flags tell of. */
+  /** Begins a completion with further bytes behind the results; the flags announce them. */
   private void begin(Session session, Request request, int flags, int bytesMore)
       throws ProtocolViolation {
     silent = request.has(RequestDescriptor.FLAG_SILENT);
@@ -112,7 +112,7 @@ public final class CompletionWriter {
    *
    * @param prefix the length of the prefix, in blocks
    * @param gpu the number of the region's GPU
-   * @param rank what the owner of the region calls itself
+   * @param rank the rank that the owner of the region gave itself
    */
   public void beginWithRegion(
       Session session, Request request, int prefix, int region, int gpu, int rank)

@@ -5,7 +5,7 @@ import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Hears of requests from their arrival to their answer, for lines and spans of those with an id.
+ * Hears of requests from their arrival to their answer, for the log lines and spans of requests with an id.
  */
 public interface RequestWatch {
   /**
@@ -31,6 +31,6 @@ public interface RequestWatch {
   /** An operation is about to be answered. */
   void ended(Operation operation);
 
-  /** A block was written by an operation: later stores of it are on that operation's account. */
+  /** An operation has written a block: later stores of the block count for the trace of that operation. */
   void wrote(int block, RequestOrigin origin);
 }

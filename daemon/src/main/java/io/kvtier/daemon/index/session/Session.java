@@ -20,15 +20,14 @@ import java.util.BitSet;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
- * One client as the index sees it: its rings, what it holds, what it may use. Confined to the
- * index, but for {@link #mayWrite}, {@link #isUsed} and {@link #passedMemory}. The memory behind it
+ * One client as the index sees it: its rings, its holds and its grants. Confined to the index, except for {@link #mayWrite}, {@link #isUsed} and {@link #passedMemory}. The memory behind it
  * lives until the index calls {@link Owner#released}.
  */
 public final class Session extends HoldTable.Holder {
-  /** Who made the session and keeps its socket and memory. */
+  /** The part of the daemon that made the session, and keeps its socket and memory. */
   public interface Owner {
     /**
-     * The index ends the session for a reason; the peer shall be cut off. Called once, on the
+     * The index ends the session for a reason; the peer must be cut off. Called once, on the
      * index's thread.
      */
     void end(Session session, Status reason, String why);
@@ -55,7 +54,7 @@ public final class Session extends HoldTable.Holder {
   private final AtomicIntegerArray writableSlabs;
   private final PassedDescriptors passedMemory = new PassedDescriptors();
 
-  /** The ids of those that it has registered. */
+  /** The ids of the namespaces that the session has registered. */
   public final BitSet namespaces = new BitSet();
 
   public int reservedCompletionBytes;
@@ -64,19 +63,19 @@ public final class Session extends HoldTable.Holder {
   private volatile boolean isUsed;
   public boolean ended;
 
-  /** The next request waits until the client makes room for its completion. */
+  /** Whether the next request waits until the client makes room for its completion. */
   public boolean waitsForRoom;
 
   /**
-   * Who uses a session.
+   * The client of a session.
    *
-   * @param name what the client calls itself
-   * @param process the client's process, as far as it is known
+   * @param name the name that the client gave itself
+   * @param process the client's process, if it is known
    * @param pid the process id that the kernel told
    * @param user the user id that the kernel told
    */
   public record Client(String name, ProcessId process, int pid, int user) {
-    /** The client with a process id. */
+    /** Makes a client from its process id. */
     public static Client of(String name, int pid, int user) {
       return new Client(name, ProcessId.of(pid), pid, user);
     }
@@ -85,7 +84,7 @@ public final class Session extends HoldTable.Holder {
   /**
    * A session over fresh memory.
    *
-   * @param grant what the client may do, and whose blocks it sees
+   * @param grant the client's role and tenant
    * @param slabs how many slabs the first tier has
    */
   public Session(
@@ -160,7 +159,7 @@ public final class Session extends HoldTable.Holder {
     return isUsed;
   }
 
-  /** What the client has passed of a device's memory; from any thread. */
+  /** The descriptors of device memory that the client has passed; from any thread. */
   public PassedDescriptors passedMemory() {
     return passedMemory;
   }
@@ -246,7 +245,7 @@ public final class Session extends HoldTable.Holder {
     }
   }
 
-  /** Leaves the reason where the client finds it. */
+  /** Ends the session, and writes the reason where the client finds it. */
   void markEnded(Status reason) {
     ended = true;
     Words.putIntVolatile(segment, SessionRegionDescriptor.END_REASON_OFFSET, reason.code() + 1);

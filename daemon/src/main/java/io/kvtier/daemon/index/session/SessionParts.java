@@ -1,7 +1,7 @@
 package io.kvtier.daemon.index.session;
 
 /**
- * The tables of what sessions do, which every verb uses.
+ * The tables of sessions, of their operations and of their holds, which every verb uses.
  *
  * @param operations requests that are not answered yet
  * @param holds leases, pins and reservations

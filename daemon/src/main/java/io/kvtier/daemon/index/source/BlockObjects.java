@@ -29,13 +29,13 @@ final class BlockObjects {
     return name(namespaces.of(directory, block), directory.keyBytes(block), directory.group(block));
   }
 
-  /** The key of the object of the block whose key was sought last. */
+  /** The key of the object for the block key that was sought last. */
   ObjectKey keyOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     directory.copySought(key);
     return key(namespace, keyBytes, group);
   }
 
-  /** The name of the object of the block whose key was sought last. */
+  /** The name of the object for the block key that was sought last. */
   String nameOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     directory.copySought(key);
     return name(namespace, keyBytes, group);

@@ -12,20 +12,18 @@ import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Where blocks can be read from that this daemon does not own: an object store, other nodes. What
- * is there is known in part, and never for sure: what is not known is asked, and a block that can't
- * be read is a miss. Confined to the index.
+ * A source of blocks that this daemon does not own, such as an object store. The index knows only in part, and never for sure, which blocks a source has. It asks about the others, and a block that can't be read is a miss. Confined to the index.
  */
 public interface BlockSource {
   /**
-   * What a source is called outside of the index, and what its work is counted as.
+   * The name of a source outside of the index, and the counters of its work.
    *
-   * @param id what clients are told of a block that is there
-   * @param times what reads are timed as; null where they are not
-   * @param hits blocks that clients got, and that came from there
-   * @param fetched blocks that were read
-   * @param readBytes bytes that were read
-   * @param errors reads that failed; what was not there, or damaged, is none
+   * @param id the tier that clients see for a block of the source
+   * @param times the kind of latency of reads; null when reads are not timed
+   * @param hits counts the blocks of the source that clients got
+   * @param fetched counts the blocks that were read
+   * @param readBytes counts the bytes that were read
+   * @param errors counts the reads that failed; an absent or damaged block is no error
    */
   record Traits(
       TierId id,
@@ -33,7 +31,18 @@ public interface BlockSource {
       Counter hits,
       Counter fetched,
       Counter readBytes,
-      Counter errors) {}
+      Counter errors) {
+    /** Traits of a source whose blocks count, and are shown to clients, as those of the object store. */
+    public static Traits ofObjects(Latencies.@Nullable Kind times) {
+      return new Traits(
+          TierId.OBJECT,
+          times,
+          Counter.HITS_OBJECT,
+          Counter.OBJECT_FETCHED,
+          Counter.OBJECT_READ_BYTES,
+          Counter.OBJECT_ERRORS);
+    }
+  }
 
   /** Makes a source for an index. */
   @FunctionalInterface
@@ -48,7 +57,7 @@ public interface BlockSource {
         Directory directory, Namespaces namespaces, IntPredicate isAwaited, int waitingMax);
   }
 
-  /** Hears what became of the question for a get. */
+  /** Hears the answer to a question that was asked for a get. */
   @FunctionalInterface
   interface Finder {
     void found(int block, int priority, boolean prefetch, Presence presence);
@@ -65,47 +74,46 @@ public interface BlockSource {
   /** Whether a read would be tried now. */
   boolean isOpen();
 
-  // ---- what is there
+  // ---- blocks
 
-  /** Says whether the block is there whose key was sought last, as far as is known. */
+  /** Whether the source has the block whose key was sought last, as far as is known. */
   Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group);
 
-  /** Says whether a block that has a record is there, as far as is known. */
+  /** Whether the source has a block that has a record, as far as is known. */
   Presence presenceOf(int block);
 
-  /** Whether a block that is here is there, too, as far as is known. */
+  /** Whether the source is known to have a block that has a record. */
   boolean has(int block);
 
   // ---- questions
 
   /**
-   * Has it found out whether the block whose key was sought last is there, as one more of the
-   * lookup under way.
+   * Asks whether the source has the block whose key was sought last, as one more block of the lookup under way.
    *
-   * @return whether it will be known soon
+   * @return whether the answer will be known soon
    */
   boolean seek(Namespaces.Namespace namespace, int group, int keyBytes);
 
-  /** The lookup under way has named all that it does not know. */
+  /** The lookup under way has named all its unknown blocks. */
   void endLookup();
 
   /**
-   * Has it found out, for a get, whether a block is there; {@link #collect} tells.
+   * Asks, for a get, whether the source has a block; {@link #collect} gives the answer.
    *
-   * @return false when that can't be found out now
+   * @return false when that can't be asked now
    */
   boolean ask(int block, int priority, boolean prefetch);
 
-  /** Tells of the questions that are answered; returns how many. */
+  /** Gives the answers that have come to a finder; returns how many. */
   int collect(Finder finder);
 
-  /** Whether {@link #collect} would tell of any. */
+  /** Whether {@link #collect} would give an answer. */
   boolean hasFound();
 
-  /** Asks as much as may be under way. */
+  /** Asks waiting questions, as many as may be under way. */
   void advance();
 
-  /** How much is being found out, or is to be. */
+  /** How many questions are under way or wait. */
   int waiting();
 
   // ---- reads
@@ -113,6 +121,6 @@ public interface BlockSource {
   /** A read of a block is over, well or not. */
   void fetched(int block, Status status);
 
-  /** Checks that what is counted adds up; for tests. */
+  /** Checks that the counts agree; for tests. */
   void checkInvariants();
 }

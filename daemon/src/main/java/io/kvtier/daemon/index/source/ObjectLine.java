@@ -20,17 +20,16 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The object tier as the index sees it: what is known to be there, without asking. What must go
- * from there is with {@link ObjectRemovals}. There is no directory of objects: blocks that are only
+ * The object tier as the index sees it: the objects that are known to exist, without asking. {@link ObjectRemovals} has the objects that must be deleted. There is no directory of objects: blocks that are only
  * objects have no record. Confined to the index.
  */
 public final class ObjectLine {
-  /** Hears what became of a question about a block that is here, and is to leave as an object. */
+  /** Hears whether the object exists of a block that is about to leave this node. */
   public interface Confirmations {
     void confirmed(int block, int tier, Presence presence);
   }
 
-  /** A question about an object on which a block relies that is to leave; it is over. */
+  /** The answer to a question about the object of a block that is about to leave this node. */
   private record Confirmed(int block, int tier, Presence presence) {}
 
   private final @Nullable ObjectParts parts;
@@ -50,7 +49,7 @@ public final class ObjectLine {
    * Nothing is known yet.
    *
    * @param parts null where there is no such tier
-   * @param events told of what comes and goes; null for nobody
+   * @param events hears which objects come and go; null when nobody listens
    */
   public ObjectLine(
       @Nullable ObjectParts parts,
@@ -84,14 +83,14 @@ public final class ObjectLine {
     return parts != null && parts.traffic().takesStores().getAsBoolean();
   }
 
-  /** The tier for people: names with texts, numbers and truths. */
+  /** The fields of the tier's report, by name: texts, numbers and truths. */
   public Map<String, Object> report() {
     return parts == null ? Map.of() : parts.report().get();
   }
 
-  // ---- what is there
+  // ---- objects
 
-  /** The object of a block counts as used: it is not the next that is collected. */
+  /** Counts a use of a block's object, so that the object is not the next to be collected. */
   public void used(int block) {
     if (parts != null
         && parts.contents().uses() != null
@@ -101,7 +100,7 @@ public final class ObjectLine {
   }
 
   /**
-   * Has done what an operator wants done with the store.
+   * Carries out an operator's command to the store.
    *
    * @throws IllegalArgumentException saying what is wrong with the words
    */
@@ -114,8 +113,7 @@ public final class ObjectLine {
   }
 
   /**
-   * What is known of the block whose key was sought last. An object that must be deleted counts as
-   * absent.
+   * Whether the object for the block key that was sought last exists, as far as is known. An object that must be deleted counts as absent.
    */
   public Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     return parts == null || removals.isSoughtGoing(namespace, keyBytes, group)
@@ -124,7 +122,7 @@ public final class ObjectLine {
   }
 
   /**
-   * What is known of a block that has a record. An object that must be deleted counts as absent.
+   * Whether the object of a block exists, as far as is known. An object that must be deleted counts as absent.
    */
   Presence presenceOf(int block) {
     return parts == null || removals.isGoing(block)
@@ -132,16 +130,15 @@ public final class ObjectLine {
         : parts.contents().presence().lookup(objects.keyOf(block));
   }
 
-  /** Whether the store would answer, as far as is known, whether an object is there. */
+  /** Whether the store would answer a question about an object, as far as is known. */
   public boolean canConfirm() {
     return parts != null && isOpen() && parts.contents().presence().trouble().isEmpty();
   }
 
   /**
-   * Has the store asked whether a block's object is still there; {@link #collectConfirmed} tells.
-   * Others delete, too: what is known here may be long untrue.
+   * Asks the store whether a block's object still exists; {@link #collectConfirmed} gives the answer. Other nodes delete objects, too, so that the knowledge of this node may be out of date.
    *
-   * @return false when too much is being found out already
+   * @return false when too many questions are under way
    */
   public boolean confirm(int block, int tier) {
     if (parts == null) {
@@ -163,12 +160,12 @@ public final class ObjectLine {
     return taken;
   }
 
-  /** How many blocks wait for word of their objects, so that they can leave. */
+  /** How many blocks wait for the confirmation of their objects before they leave. */
   public int confirming() {
     return confirming;
   }
 
-  /** Tells of the questions that are over; returns how many. */
+  /** Gives the answers that have come to a listener; returns how many. */
   public int collectConfirmed(Confirmations listener) {
     int count = 0;
     for (Confirmed one = confirmed.poll(); one != null; one = confirmed.poll()) {
@@ -185,7 +182,7 @@ public final class ObjectLine {
 
   // ---- what comes and goes
 
-  /** Whether a block is an object, too, as far as is known, from now on. */
+  /** Notes whether the object of a block exists. */
   public void know(int block, boolean isObject) {
     if (directory.has(Directory.FLAG_OBJECT, block) == isObject) {
       return;
@@ -198,7 +195,7 @@ public final class ObjectLine {
     }
   }
 
-  /** The object of a block turned out not to be there, or not to be of use. */
+  /** Notes that the object of a block does not exist, or is of no use. */
   public void gone(int block) {
     directory.set(Directory.FLAG_OBJECT, block, false);
     if (events != null) {
@@ -215,7 +212,7 @@ public final class ObjectLine {
     if (parts == null) {
       return true;
     }
-    // Told by an earlier start of the daemon, perhaps, where this one knows nothing.
+    // An earlier start of the daemon may have published the object, which this one does not know.
     boolean wasTold =
         events != null
             && (directory.has(Directory.FLAG_OBJECT, block)
@@ -228,8 +225,7 @@ public final class ObjectLine {
   }
 
   /**
-   * A block leaves whose namespace is being cleared. Where an upload of the block is under way, the
-   * object is deleted after it.
+   * Prepares the end of a block whose namespace is being cleared. If an upload of the block is under way, the object is deleted afterwards.
    *
    * @return whether an upload is under way
    */
@@ -237,7 +233,7 @@ public final class ObjectLine {
     return parts != null && directory.has(Directory.FLAG_UPLOADING, block) && delete(block);
   }
 
-  /** Has the object of the block deleted whose key was sought last. */
+  /** Deletes the object for the block key that was sought last; false when too many deletions wait. */
   public boolean deleteSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     if (parts == null) {
       return true;
@@ -252,7 +248,7 @@ public final class ObjectLine {
   }
 
   /**
-   * What an operator, the cap, or CLEAR has deleted is there no longer: blocks must not rely on it.
+   * Notes the objects that an operator, the cap or CLEAR has deleted: blocks must not rely on them.
    */
   private void learnOf(List<String> names, ObjectParts present) {
     for (String name : names) {
@@ -279,7 +275,7 @@ public final class ObjectLine {
     if (parts == null) {
       return;
     }
-    // In this order: what is done has been told of before.
+    // In this order: the names of all deletions that count as done have come before.
     removals.hear(parts);
     for (List<String> collected = parts.contents().collected().get();
         collected != null;

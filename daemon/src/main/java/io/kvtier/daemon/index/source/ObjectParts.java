@@ -1,6 +1,6 @@
 package io.kvtier.daemon.index.source;
 
-import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.core.OperatorCommands;
 import io.kvtier.tiers.object.Deletions;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.PresenceCache;
@@ -17,8 +17,8 @@ import org.jspecify.annotations.Nullable;
  *
  * @param admission which blocks are stored, and when
  * @param spillBytes memory for blocks on their way from a lower tier
- * @param operator does what an operator wants done with the store
- * @param report the tier for people: names with texts, numbers, truths and a janitor's report
+ * @param operator carries out operators' commands to the store
+ * @param report the fields of the tier's report, by name: texts, numbers, truths and a janitor's report
  * @param bell wakes the index
  */
 public record ObjectParts(
@@ -26,7 +26,7 @@ public record ObjectParts(
     Contents contents,
     String admission,
     long spillBytes,
-    Operator operator,
+    OperatorCommands operator,
     Supplier<Map<String, Object>> report,
     Runnable bell) {
   /**
@@ -41,29 +41,16 @@ public record ObjectParts(
       Pipeline pipeline, int depth, BooleanSupplier isOpen, BooleanSupplier takesStores) {}
 
   /**
-   * What is in the store.
+   * The content of the store.
    *
    * @param presence the objects that are known to exist
    * @param deletions the queue of deletions
-   * @param collected names of objects that this node deletes and that the index did not name: those
-   *     that are collected, a page at a time, before they are and after, and those that the
-   *     deletion of a whole namespace found; null when there are none for now
-   * @param uses told what is used; null for nobody
+   * @param collected names of objects that this node deletes without an order for the single object: collected objects, a page at a time, before and after their deletion, and the objects of a deleted namespace; null when there are none for now
+   * @param uses hears which objects are used; null when nobody listens
    */
   public record Contents(
       PresenceCache presence,
       Deletions deletions,
       Supplier<@Nullable List<String>> collected,
       @Nullable Consumer<ObjectKey> uses) {}
-
-  /** Does what an operator wants done with the store. */
-  @FunctionalInterface
-  public interface Operator {
-    /**
-     * Begins something; at once.
-     *
-     * @throws IllegalArgumentException saying what is wrong with the words
-     */
-    OperatorAnswer run(List<String> words);
-  }
 }

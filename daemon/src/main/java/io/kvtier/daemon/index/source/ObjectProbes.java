@@ -21,31 +21,25 @@ import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Questions to a source, such as the object store, about what is there: for gets, which wait for
- * the answer, and for lookups, which never do and come again. Confined to the index, but for the
- * answers' arrival.
+ * Questions to a source, such as the object store, about its blocks. Gets wait for the answers; lookups never wait, but come again. Confined to the index, except for the arrival of answers.
  *
- * <p>What a lookup does not know is looked for as one prefix, in order: a few blocks at first,
- * twice as many in each turn in which all are there. The first that is not there ends the search,
- * for what stands behind it is of no use. So a prefix of any length that is there is known within
- * some turns, and one that nobody has stored costs a few questions.
+ * <p>The unknown blocks of a lookup are searched as one prefix, in order: a few blocks at first, and twice as many in each turn in which all are present. The first absent block ends the search, because the blocks behind it are of no use. So a stored prefix of any length is known after a few turns, and a prefix that nobody has stored costs a few questions.
  *
- * <p>Bounded, and shared among tenants by their weight: the questions under way, and the keys that
- * wait in searches. Gets have their turn first, then searches in the order in which they began.
+ * <p>The questions under way, and the keys that wait in searches, are bounded. Tenants share them by their weight. Gets have their turn first, then searches in the order in which they began.
  */
 public final class ObjectProbes {
   /**
-   * A question that is over.
+   * An answer to a question.
    *
-   * @param search whose it was; null: a get's
-   * @param place in the search, or the get's item
-   * @param tenant {@link #NOBODY} where the store was not asked
+   * @param search the search that asked; null when a get asked
+   * @param place the place in the search, or the item of the get
+   * @param tenant the tenant that asked; {@link #NOBODY} when the store was not asked
    */
   private record Answer(@Nullable Search search, long place, int tenant, Presence presence) {}
 
   private static final int NOBODY = -1;
 
-  /** So many blocks of a prefix are asked for before any is known to be there. */
+  /** Maximum blocks of a prefix that are asked for before any is known to be present. */
   public static final int ASKED_FIRST = 16;
 
   /** The most keys that wait in searches. */
@@ -69,14 +63,14 @@ public final class ObjectProbes {
   private final byte[] key = new byte[Protocol.KEY_BYTES_MAX];
   private int underWay;
 
-  /** What the lookup of the moment does not know. */
+  /** The unknown blocks of the lookup under way. */
   private @Nullable Search begun;
 
   /**
    * Asks nothing yet.
    *
-   * @param isOpen whether the source would be read now
-   * @param presence what is known of the source, and asks it
+   * @param isOpen whether a read of the source would be tried now
+   * @param presence knows some of the source's blocks, and asks it about others
    * @param bell wakes the index
    * @param isAwaited whether a request waits for a block
    * @param waitingMax the most blocks of gets that wait for an answer
@@ -110,7 +104,7 @@ public final class ObjectProbes {
     private ObjectKey[] objectKeys;
     private int count;
 
-    /** The next to be asked for; all before {@code end} are. */
+    /** The next key to be asked for; all keys from here to {@code end} still wait. */
     private int next;
 
     private int end;
@@ -139,7 +133,7 @@ public final class ObjectProbes {
       return underWay == 0 && next >= end;
     }
 
-    /** Whether the next is to be asked for now. */
+    /** Whether the next key may be asked for now. */
     boolean mayAsk() {
       return next < end && underWay < ASKED_FIRST + present;
     }
@@ -156,11 +150,9 @@ public final class ObjectProbes {
   // ---- lookups
 
   /**
-   * Has it found out whether the block whose key was sought last is there, as one more of the
-   * lookup under way, unless it is being found out.
+   * Asks whether the source has the block whose key was sought last, as one more block of the lookup under way, unless that is being asked already.
    *
-   * @return whether it will be known soon; not where too much is being found out for the tenant, or
-   *     where the store has not answered for a while, though it is asked
+   * @return whether the answer will be known soon. False when too many questions of the tenant are open, or when the store, which is asked anyway, has not answered for a while
    */
   public boolean seek(Namespaces.Namespace namespace, int group, int keyBytes) {
     if (!isOpen.getAsBoolean()) {
@@ -183,7 +175,7 @@ public final class ObjectProbes {
     return !presence.isSilent();
   }
 
-  /** The lookup under way has named all that it does not know. */
+  /** The lookup under way has named all its unknown blocks. */
   public void endLookup() {
     if (begun != null) {
       searches.add(begun);
@@ -194,9 +186,9 @@ public final class ObjectProbes {
   // ---- gets
 
   /**
-   * Has it found out whether a block is there; {@link #collect} tells.
+   * Asks, for a get, whether the source has a block; {@link #collect} gives the answer.
    *
-   * @return false when too much is being found out already
+   * @return false when too many questions are open
    */
   public boolean probe(int block, int priority, boolean prefetch) {
     return isOpen.getAsBoolean()
@@ -251,7 +243,7 @@ public final class ObjectProbes {
     return isTaken;
   }
 
-  /** Asks as much as may be under way. */
+  /** Asks waiting questions, as many as may be under way. */
   public void advance() {
     if (gets.size() > 0) {
       gets.serve(underWayOf.length, askForGet);
@@ -282,7 +274,7 @@ public final class ObjectProbes {
 
   // ---- answers
 
-  /** Tells gets what was found out, and goes on with searches; returns how much that was. */
+  /** Gives answers to gets, and goes on with searches; returns how many answers there were. */
   public int collect(BlockSource.Finder finder) {
     int count = 0;
     for (Answer one = answers.poll(); one != null; one = answers.poll()) {
@@ -316,7 +308,7 @@ public final class ObjectProbes {
     }
   }
 
-  /** Nothing from a place on is asked for any more. */
+  /** Ends a search at a place: the keys from there on are not asked for any more. */
   private void cut(Search search, int end) {
     for (int at = Math.max(search.next, end); at < search.end; at++) {
       forget(search, at);
@@ -329,7 +321,7 @@ public final class ObjectProbes {
     soughtOf[search.namespace.tenant()]--;
   }
 
-  /** Checks that what is counted adds up; for tests. */
+  /** Checks that the counts agree; for tests. */
   public void checkInvariants() {
     int keys = Arrays.stream(soughtOf).sum();
     if (underWay < 0
@@ -345,7 +337,7 @@ public final class ObjectProbes {
     return !answers.isEmpty();
   }
 
-  /** How much is being found out, or is to be. */
+  /** How many questions and searches are under way or wait. */
   public int waiting() {
     return underWay + gets.size() + searches.size() + (answers.isEmpty() ? 0 : 1);
   }

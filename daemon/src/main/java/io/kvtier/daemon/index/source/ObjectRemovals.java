@@ -16,7 +16,7 @@ import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The objects that must be deleted, from the wish to the end of the deletion. The object of a block
+ * The objects that must be deleted, from the request to the end of the deletion. The object of a block
  * that is being written can be deleted only when the write is over: until then the deletion is
  * promised. A deletion for which the queue of deletions has no place is owed. Confined to the
  * index.
@@ -105,9 +105,9 @@ public final class ObjectRemovals {
   // ---- single objects
 
   /**
-   * Has the object of a block deleted, or promises that while the object is being written.
+   * Queues the deletion of a block's object, or promises the deletion while the object is being written.
    *
-   * @return false when too much must be deleted already
+   * @return false when too many deletions wait already
    */
   boolean delete(int block) {
     return directory.has(Directory.FLAG_UPLOADING, block)
@@ -126,7 +126,7 @@ public final class ObjectRemovals {
     return true;
   }
 
-  /** Has an object deleted; false when the queue of deletions has no place. */
+  /** Queues the deletion of an object; false when the queue has no place. */
   boolean delete(String name, ObjectKey key) {
     if (parts == null || !parts.contents().deletions().delete(name)) {
       return false;
@@ -152,7 +152,7 @@ public final class ObjectRemovals {
     }
   }
 
-  /** Whether an object of a block that is written now could be deleted with an earlier one. */
+  /** Whether an object that is written for a block now could be deleted together with an earlier one. */
   public boolean isGoing(int block) {
     return isAnyGoing() && isGoing(namespaces.of(directory, block), objects.nameOf(block));
   }
@@ -181,7 +181,7 @@ public final class ObjectRemovals {
         || (parts != null && parts.contents().deletions().isPending(name));
   }
 
-  /** Says when all objects have gone that must go now. */
+  /** Says when all objects that must be deleted now are deleted. */
   public BooleanSupplier untilGone() {
     if (parts == null) {
       return () -> true;
@@ -214,7 +214,7 @@ public final class ObjectRemovals {
     clearings.forEach(one -> ids.set(one.namespace.id()));
   }
 
-  /** Nothing of a namespace goes to the tier from now on, until its objects have gone. */
+  /** Begins to clear a namespace: none of its blocks is uploaded until its objects are deleted. */
   @Nullable
   public Clearing beginClear(int namespaceId) {
     Namespaces.Namespace namespace = namespaces.byId(namespaceId);
@@ -240,14 +240,15 @@ public final class ObjectRemovals {
 
   // ---- each round
 
-  /** Hears how many deletions are done, before {@link ObjectLine} hears of which objects. */
+  /** Reads how many deletions are done; {@link ObjectLine} reads the names of their objects afterwards. */
   void hear(ObjectParts present) {
     deletionsDone = present.contents().deletions().done();
   }
 
-  /** Goes on with what is owed and with namespaces. */
+  /** Goes on with deletions that are owed, and with namespaces. */
   void advance(ObjectParts present) {
-    // Once more: a load or a question that was under way may have found it since.
+    // The object is noted as absent once more: a load or a question under way may have found it
+    // since.
     while (!deleting.isEmpty() && deleting.element().mark <= deletionsDone) {
       present.contents().presence().absent(deleting.remove().key);
     }
@@ -276,7 +277,7 @@ public final class ObjectRemovals {
       one.mark = present.contents().deletions().queued();
     }
     if (one.isAsked && deletionsDone >= one.mark) {
-      // Which of them were the namespace's can't be told.
+      // Nothing tells which of the known objects are of the namespace.
       present.contents().presence().forgetAll();
       one.done = true;
     }

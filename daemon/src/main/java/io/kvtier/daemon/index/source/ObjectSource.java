@@ -3,32 +3,42 @@ package io.kvtier.daemon.index.source;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
-import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Pipeline;
+import java.util.function.IntPredicate;
 
-/** The object store as a source: what is known is in {@link ObjectLine}, the rest is probed. */
-public final class ObjectSource implements BlockSource {
-  private static final Traits TRAITS =
-      new Traits(
-          TierId.OBJECT,
-          Latencies.Kind.LOAD_OBJECT,
-          Counter.HITS_OBJECT,
-          Counter.OBJECT_FETCHED,
-          Counter.OBJECT_READ_BYTES,
-          Counter.OBJECT_ERRORS);
+/** The object store as a source: {@link ObjectLine} has the known objects; the others are asked for. */
+public final class ObjectSource extends ProbedSource {
+  private static final Traits TRAITS = Traits.ofObjects(Latencies.Kind.LOAD_OBJECT);
 
   private final ObjectLine objects;
-  private final ObjectProbes probes;
   private final ObjectParts parts;
   private final Directory directory;
 
+  /**
+   * The store as a source of an index.
+   *
+   * @param isAwaited whether a request waits for a block
+   * @param waitingMax the most blocks of gets that wait for an answer
+   */
   public ObjectSource(
-      ObjectLine objects, ObjectProbes probes, ObjectParts parts, Directory directory) {
+      ObjectLine objects,
+      ObjectParts parts,
+      Directory directory,
+      Namespaces namespaces,
+      IntPredicate isAwaited,
+      int waitingMax) {
+    super(
+        new ObjectProbes(
+            objects::isOpen,
+            parts.contents().presence(),
+            parts.bell(),
+            directory,
+            namespaces,
+            isAwaited,
+            waitingMax));
     this.objects = objects;
-    this.probes = probes;
     this.parts = parts;
     this.directory = directory;
   }
@@ -69,51 +79,11 @@ public final class ObjectSource implements BlockSource {
   }
 
   @Override
-  public boolean seek(Namespaces.Namespace namespace, int group, int keyBytes) {
-    return probes.seek(namespace, group, keyBytes);
-  }
-
-  @Override
-  public void endLookup() {
-    probes.endLookup();
-  }
-
-  @Override
-  public boolean ask(int block, int priority, boolean prefetch) {
-    return probes.probe(block, priority, prefetch);
-  }
-
-  @Override
-  public int collect(Finder finder) {
-    return probes.collect(finder);
-  }
-
-  @Override
-  public boolean hasFound() {
-    return probes.hasFound();
-  }
-
-  @Override
-  public void advance() {
-    probes.advance();
-  }
-
-  @Override
-  public int waiting() {
-    return probes.waiting();
-  }
-
-  @Override
   public void fetched(int block, Status status) {
     switch (status) {
       case OK -> objects.know(block, true);
       case MISS, CORRUPT -> objects.gone(block);
       default -> directory.set(Directory.FLAG_OBJECT, block, false);
     }
-  }
-
-  @Override
-  public void checkInvariants() {
-    probes.checkInvariants();
   }
 }

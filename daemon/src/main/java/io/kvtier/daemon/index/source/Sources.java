@@ -65,14 +65,14 @@ public final class Sources {
     return NONE;
   }
 
-  /** The lookup under way has named all that it does not know. */
+  /** The lookup under way has named all its unknown blocks. */
   public void endLookup() {
     for (BlockSource source : order) {
       source.endLookup();
     }
   }
 
-  /** Tells of the questions that are answered; returns how many. */
+  /** Gives the answers that have come to a finder; returns how many. */
   public int collect(BlockSource.Finder finder) {
     int count = 0;
     for (BlockSource source : order) {
@@ -90,14 +90,14 @@ public final class Sources {
     return false;
   }
 
-  /** Asks as much as may be under way. */
+  /** Asks waiting questions, as many as may be under way. */
   public void advance() {
     for (BlockSource source : order) {
       source.advance();
     }
   }
 
-  /** How much is being found out, or is to be. */
+  /** How many questions are under way or wait. */
   public int waiting() {
     int waiting = 0;
     for (BlockSource source : order) {

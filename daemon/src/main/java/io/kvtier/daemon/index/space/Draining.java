@@ -23,7 +23,7 @@ final class Draining {
     mayGoOn = new boolean[slots.parts()];
   }
 
-  /** Something about a block has changed: if it lies in such a region, that may go on. */
+  /** Notes a change of a block: if the block lies in a region that drains, draining may go on. */
   void changed(int block) {
     if (slots.isDraining()) {
       int slot = copies.slot(number, block);
@@ -32,12 +32,12 @@ final class Draining {
     }
   }
 
-  /** Begins to empty the region of a block for another size class, or a better one. */
+  /** Begins to empty the region of a block, or a better region, for another size class. */
   void begin(int block, int soughtClass) {
     int region = slots.regionOf(copies.slot(number, block));
     int part = slots.partOf(region);
-    // A region that a client holds a block in would never be empty. Of others one goes that costs
-    // far fewer bytes.
+    // A region in which a client holds a block would never be empty. Another region is chosen if
+    // emptying it costs far fewer bytes.
     boolean mayGo = !hasHeld(region);
     long least = mayGo ? bytesUsedOf(region) / 2 : Long.MAX_VALUE;
     int chosen = mayGo ? region : SlotAllocator.NONE;
@@ -74,7 +74,7 @@ final class Draining {
     return false;
   }
 
-  /** Empties the regions that drain, as far as that goes; gives up those that clients keep. */
+  /** Empties the regions that drain as far as possible, and gives up those in which clients hold blocks. */
   void drain(IntConsumer evict) {
     for (int part = 0; part < mayGoOn.length; part++) {
       var _ = drain(part, evict);
@@ -82,9 +82,9 @@ final class Draining {
   }
 
   /**
-   * Empties the region of one part that drains, as far as that goes.
+   * Empties the region of one part that drains, as far as possible.
    *
-   * @return whether the region is empty now: there is room for any size, and no block has to go
+   * @return whether the region is empty now: it takes blocks of any size, and no block must leave
    */
   boolean drain(int part, IntConsumer evict) {
     return mayGoOn[part]

@@ -6,7 +6,7 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 
 /**
- * Which copies could leave a tier now, and how many: those that are resident, and that nobody uses.
+ * The copies that could leave a tier now, and their counts. Such a copy is resident and not in use.
  * Confined to the index.
  */
 final class Evictables {
@@ -18,10 +18,10 @@ final class Evictables {
   private final int[] ofClass;
   private final int[] ofPart;
 
-  /** How many of them are in no other tier, by part. */
+  /** Evictable copies that are in no other tier, by part. */
   private final int[] onlyHereOfPart;
 
-  /** How often a part has got the first one that is in no other tier. */
+  /** How often the count of {@link #onlyHereOfPart} rose from 0, by part. */
   private final int[] firstsOfPart;
 
   Evictables(int number, Directory directory, SlotAllocator slots, Aside aside) {
@@ -44,7 +44,7 @@ final class Evictables {
         && (directory.holds(block) == 0 || (number > 0 && copies.isResident(0, block)));
   }
 
-  /** Counts a block among those that can leave, or no longer; called after every change. */
+  /** Updates the counts for a block; called after every change of the block. */
   void recount(int block) {
     boolean could = has(block);
     if (could != copies.has(CopyTable.EVICTABLE, number, block)) {
@@ -87,7 +87,7 @@ final class Evictables {
     return onlyHereOfPart[part];
   }
 
-  /** Changes whenever a part has such copies again. */
+  /** A number that changes whenever the count of {@link #onlyHereOfPart} rises from 0. */
   int firstsOfPart(int part) {
     return firstsOfPart[part];
   }

@@ -15,9 +15,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The rows of the first tier: written at once, into memory that outlives the process. The
- * namespaces that they name may stand in a file beside: where that can't be written, as on a full
- * file system, the tier goes on, and the blocks of new namespaces are not found by a later start.
+ * The rows of the first tier: written at once, into memory that outlives the process. The texts of namespaces may be in a separate file. If that file can't be written, for example on a full file system, the tier goes on, but a later start does not find the blocks of new namespaces.
  */
 public final class FirstRows implements TierRows {
   private static final Logger LOG = LoggerFactory.getLogger(FirstRows.class);
@@ -29,7 +27,7 @@ public final class FirstRows implements TierRows {
   private final Ledger ledger;
   private final LedgerEntry entry = new LedgerEntry();
 
-  /** The texts by id, which may come to stand for another namespace. */
+  /** The recorded texts by the ids of their namespaces. An id may be reused for another namespace. */
   private final @Nullable String[] recorded = new String[Namespaces.NAMESPACES_MAX];
 
   private final LongSupplier clock;
@@ -50,7 +48,7 @@ public final class FirstRows implements TierRows {
     this.ledger = ledger;
   }
 
-  /** No row so far had a higher count. */
+  /** Sets the highest count of a row so far. */
   public void continueAfter(long lastRow) {
     generation = lastRow;
   }
@@ -87,12 +85,12 @@ public final class FirstRows implements TierRows {
     commit();
   }
 
-  /** Why what a later start needs can't be written; empty while it can. */
+  /** Why the ledger can't be written; empty while it can. */
   public String trouble() {
     return trouble;
   }
 
-  /** Tries again what could not be written, when it is time. */
+  /** Tries again to write the ledger, when it is time. */
   public void advance() {
     if (!trouble.isEmpty()) {
       commit();

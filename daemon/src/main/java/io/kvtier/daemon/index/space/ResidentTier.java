@@ -18,8 +18,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * One tier whose space this daemon owns: its slots, the copies in them, the order in which they
- * leave, and which of them could leave now. The policy names victims; this class knows which it may
- * name. Confined to the index.
+ * leave, and which of them could leave now. The policy names victims; this class knows which copies it may name. Confined to the index.
  *
  * <p>A copy can leave when it is resident and nobody uses it: no transfer of the daemon's, no lease
  * and no pin of a client's (unless the block stands in the first tier as well).
@@ -45,7 +44,7 @@ public final class ResidentTier {
    * An empty tier.
    *
    * @param number its place in the order of tiers; the first is 0
-   * @param headerBytes what a slot holds before the block
+   * @param headerBytes the bytes of a slot before the block
    * @param policyName an eviction policy's specification
    */
   public ResidentTier(
@@ -76,7 +75,7 @@ public final class ResidentTier {
   }
 
   /**
-   * Has copies on fenced devices taken out of the order in which copies leave. Their eviction would
+   * Takes copies on fenced devices out of the order in which copies leave, from now on. Their eviction would
    * free no usable slot, and a search would meet them again and again.
    *
    * @param fenced whether a lane is fenced
@@ -90,7 +89,7 @@ public final class ResidentTier {
     return Math.clamp(slots.slotsMax(), 1, directory.blocksMax());
   }
 
-  /** What the policy knows of tiers of other sizes; empty when it does not simulate any. */
+  /** The policy's figures for tiers of other sizes; empty when the policy simulates none. */
   public List<WhatIf> whatIf() {
     return policies.whatIf();
   }
@@ -104,7 +103,7 @@ public final class ResidentTier {
     return number;
   }
 
-  /** How the tier is called outside. */
+  /** The names and counters of the tier. */
   public TierTraits traits() {
     return traits;
   }
@@ -126,12 +125,12 @@ public final class ResidentTier {
     return isConfigured() ? slots.regionBytes() - headerBytes : Long.MAX_VALUE;
   }
 
-  /** The bytes for a block in the slot of one. */
+  /** The bytes of a block's slot that are for the block. */
   public int payloadBytes(int block) {
     return slots.slotBytes(slots.classOf(slot(block))) - headerBytes;
   }
 
-  /** A namespace has got a number. */
+  /** Notes the size class of a new namespace's blocks. */
   public void open(Namespaces.Namespace namespace) {
     namespaces.open(namespace);
   }
@@ -161,8 +160,7 @@ public final class ResidentTier {
   }
 
   /**
-   * Another policy takes over, and is told of the blocks in the order in which they would have
-   * left. Nothing else changes.
+   * Replaces the policy, and inserts the blocks into the new one in the order in which they would have left. Nothing else changes.
    *
    * @throws IllegalArgumentException when there is no such policy, or no memory for it: nothing has
    *     changed then
@@ -217,9 +215,9 @@ public final class ResidentTier {
   /**
    * Takes a slot for a block.
    *
-   * @param session who will write it, or {@link SlotAllocator#DAEMON}
+   * @param session the session that will write the slot, or {@link SlotAllocator#DAEMON}
    * @param mayTake whether a region granted to another session may be taken over
-   * @param mayDoubt whether a slot will do that somebody may still write who has lost it
+   * @param mayDoubt whether a doubtful slot will do, which its last client may still write
    * @return false when there is none
    */
   public boolean allocate(
@@ -244,7 +242,7 @@ public final class ResidentTier {
     copies.set(CopyTable.TAKEN_OVER, number, block, false);
   }
 
-  /** Nobody has made the checksum of a copy that an earlier daemon left. */
+  /** The checksum of a copy that an earlier daemon left was not made since. */
   public void distrust(int block) {
     copies.set(CopyTable.TAKEN_OVER, number, block, true);
   }
@@ -308,7 +306,7 @@ public final class ResidentTier {
     return true;
   }
 
-  /** A block has got its annotation, and may be there already: then it is written down with it. */
+  /** A block has got its annotation: if the block is resident, its row is written again. */
   public void annotated(int block) {
     if (isResident(block)) {
       rows.added(block);
@@ -316,7 +314,7 @@ public final class ResidentTier {
     }
   }
 
-  /** An adopted copy is there for everybody; its row is written already. */
+  /** Makes an adopted copy resident; its row is written already. */
   public void showAdopted(int block) {
     distrust(block);
     setState(block, CopyState.RESIDENT);
@@ -374,7 +372,7 @@ public final class ResidentTier {
 
   // ---- aside
 
-  /** The policies, as what is set aside leaves them and comes back to them. */
+  /** Takes copies that are set aside out of the policies, and inserts them again. */
   private final class AsideOrder implements Aside.Order {
     @Override
     public void leave(int block) {
@@ -389,7 +387,7 @@ public final class ResidentTier {
     }
   }
 
-  /** Copies on devices that are no longer fenced come back, some a round, as the newest. */
+  /** Inserts copies of devices that are no longer fenced into the policies again, some each round, as the newest. */
   public void returnAside() {
     aside.comeBack();
   }
@@ -401,7 +399,7 @@ public final class ResidentTier {
     return evictables.has(block);
   }
 
-  /** Counts a block among those that can leave, or no longer; called after every change. */
+  /** Updates the counts for a block; called after every change of the block. */
   public void recount(int block) {
     draining.changed(block);
     evictables.recount(block);
@@ -412,13 +410,13 @@ public final class ResidentTier {
     return victims;
   }
 
-  /** Empties the regions that drain, as far as that goes; gives up those that clients keep. */
+  /** Empties the regions that drain as far as possible, and gives up those in which clients hold blocks. */
   public void drain(IntConsumer evict) {
     draining.drain(evict);
   }
 
   /**
-   * Empties the region of one part that drains, as far as that goes.
+   * Empties the region of one part that drains, as far as possible.
    *
    * @return whether the region is empty now: it takes blocks of any size, and no block must leave
    */

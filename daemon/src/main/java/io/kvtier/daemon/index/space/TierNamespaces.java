@@ -6,8 +6,7 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 
 /**
- * What follows in a tier from the namespace of a block: the size class of the block's slot. And how
- * many blocks of each namespace are resident. Confined to the index.
+ * The namespaces of blocks in a tier: the size class of their slots, and the counts of their resident blocks. Confined to the index.
  */
 final class TierNamespaces {
   private final Directory directory;
@@ -19,7 +18,7 @@ final class TierNamespaces {
   /**
    * Without a namespace.
    *
-   * @param headerBytes what a slot holds before the block
+   * @param headerBytes the bytes of a slot before the block
    */
   TierNamespaces(Directory directory, SlotAllocator slots, int headerBytes) {
     this.directory = directory;
@@ -34,7 +33,7 @@ final class TierNamespaces {
         : SlotAllocator.NONE;
   }
 
-  /** A namespace has got a number. */
+  /** Notes the size class of a new namespace's blocks. */
   void open(Namespaces.Namespace namespace) {
     if (namespace.id() >= classOf.length) {
       classOf = Arrays.copyOf(classOf, Math.max(2 * classOf.length, namespace.id() + 1));

@@ -13,7 +13,7 @@ import java.util.function.IntUnaryOperator;
 import java.util.function.LongUnaryOperator;
 import org.jspecify.annotations.Nullable;
 
-/** What resident tiers are made of. */
+/** The parts of resident tiers. */
 public final class TierParts {
   private TierParts() {}
 
@@ -41,9 +41,9 @@ public final class TierParts {
       TierTraits traits, Space space, String admission, Devices devices, Pace pace, Place place) {}
 
   /**
-   * The space of a tier; without regions where the tier has none.
+   * The space of a tier; it has no regions if the tier is not configured.
    *
-   * @param headerBytes what a slot holds before its block
+   * @param headerBytes the bytes of a slot before the block
    * @param policy the specification of the tier's eviction policy
    */
   public record Space(SlotAllocator slots, int headerBytes, String policy) {}
@@ -52,7 +52,7 @@ public final class TierParts {
    * How the checksums of the first tier's copies are made.
    *
    * @param depth the most that the pipeline makes at a time
-   * @param inlineBytes the index makes those of blocks up to this length itself
+   * @param inlineBytes the index itself makes the checksums of blocks up to this length
    */
   public record Checksums(Pipeline pipeline, int depth, int inlineBytes) {}
 
@@ -77,19 +77,19 @@ public final class TierParts {
   public record Pace(long scrubBytesPerSecond, long writeBytesPerDay) {}
 
   /**
-   * Where a tier is, for people.
+   * The place of a tier, for people.
    *
    * @param directory its folders
    * @param engine how its files are read and written
-   * @param isDirect whether past the system's cache
+   * @param isDirect whether reads and writes bypass the page cache
    */
   public record Place(String directory, String engine, boolean isDirect) {}
 
   /**
-   * What all tiers share.
+   * The parts that all tiers share.
    *
    * @param bytesOf the length of a block
-   * @param events told of what comes and goes; null for nobody
+   * @param events hears which copies come and go; null when nobody listens
    * @param recordsOfPart the most blocks that a part can have, whatever its slots
    * @param heapLeft takes the bytes that are wanted, and returns the bytes of Java heap left
    */

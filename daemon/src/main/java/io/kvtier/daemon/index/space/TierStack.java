@@ -6,8 +6,7 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The resident tiers in their order. Clients read and write the first. What leaves a tier goes to
- * the next one that takes it, and what is wanted comes back to the first. Confined to the index.
+ * The resident tiers in their order. Clients read and write the first. A block that leaves a tier goes to the next tier that takes it. A block that a client wants comes back to the first. Confined to the index.
  */
 public final class TierStack {
   private final List<ResidentTier> tiers;
@@ -21,7 +20,7 @@ public final class TierStack {
     first = order[0];
   }
 
-  /** Has the tiers recount what could leave them, when anything about that changes. */
+  /** Has each tier recount its evictable copies at each change of a copy. */
   public void watch(CopyTable copies) {
     boolean isAlone = true;
     for (ResidentTier tier : tiers) {
@@ -99,7 +98,7 @@ public final class TierStack {
     return null;
   }
 
-  /** Whether a tier other than one has a block, below the first. */
+  /** Whether a lower tier, other than one of them, has a block. */
   public boolean isStoredBesides(int number, int block) {
     for (int other = 1; other < order.length; other++) {
       if (other != number && order[other].isResident(block)) {

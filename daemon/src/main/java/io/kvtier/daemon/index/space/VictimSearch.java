@@ -8,8 +8,7 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 
 /**
- * The search for the next copy to leave a tier. The policy names victims; this class knows which it
- * may name. Confined to the index.
+ * The search for the next copy to leave a tier. The policy names victims; this class knows which copies it may name. Confined to the index.
  */
 public final class VictimSearch {
   // How many blocks of a policy's order a search looks at for a block of the right size or place.
@@ -81,7 +80,7 @@ public final class VictimSearch {
     firstsSeen = new int[slots.parts()];
   }
 
-  /** Another order: what stood in the way of the last search does so no longer. */
+  /** The order of the copies has changed: the last search says nothing about the next one. */
   void orderChanged() {
     Arrays.fill(isSaving, false);
   }
@@ -96,9 +95,9 @@ public final class VictimSearch {
    * class, a region of that class begins to drain, and becomes a region of this class. A region
    * with few slots in use, by cold blocks, begins to drain, too.
    *
-   * @param session whose slabs are looked through first
+   * @param session the session whose slabs are searched first
    * @param inFlight transfers under way, whose blocks stand in the way at the cold end
-   * @param ofAnySlot whether one in a doubtful slot will do
+   * @param ofAnySlot whether a block in a doubtful slot will do
    * @return the block, or {@link EvictionPolicy#NONE}
    */
   public int next(int sizeClass, long session, int inFlight, boolean ofAnySlot) {
@@ -134,8 +133,7 @@ public final class VictimSearch {
   }
 
   /**
-   * The next block of a size class to leave after another of its lane, near the cold end. The lane
-   * need not be open: what has left it may be why it is not.
+   * The next block of a size class to leave after another of its lane, near the cold end. The lane need not be open: the eviction before this one may have closed it.
    */
   public int beside(int sizeClass, int lane, int inFlight) {
     soughtClass = sizeClass;
@@ -144,7 +142,7 @@ public final class VictimSearch {
     return policy.victim(ofClassAndLane, WINDOW + inFlight);
   }
 
-  /** What a search found in its way at the cold end is not cold: else every one would meet it. */
+  /** Tells the policy that the held blocks at its cold end are not cold: else every search would meet them. */
   private void passHeld(EvictionPolicy policy) {
     for (int i = 0; i < heldCount; i++) {
       policy.onPassed(held[i]);
@@ -171,7 +169,7 @@ public final class VictimSearch {
   public int onlyHere(int part) {
     int looks = Math.min(LOOKS_MAX, looksOfPart[part] + LOOKS_EARNED);
     looksOfPart[part] = looks;
-    // What the last search was in vain for: there was none.
+    // The last search may have failed because there was no such block. Now there may be one.
     isSaving[part] &= firstsSeen[part] == evictables.firstsOfPart(part);
     firstsSeen[part] = evictables.firstsOfPart(part);
     if (evictables.onlyHereOfPart(part) == 0 || (isSaving[part] && looks < LOOKS_MAX)) {

@@ -20,9 +20,9 @@ public final class Departures {
   }
 
   /**
-   * A store of a first copy begins, or is over.
+   * Counts a store of a first copy that begins, or is over.
    *
-   * @param evict whether the store is to free the first slot
+   * @param evict whether the first slot is freed afterwards
    */
   void store(int block, boolean evict, int more) {
     int sizeClass = first.sizeClass(block);
@@ -30,15 +30,15 @@ public final class Departures {
     evictions[sizeClass] += evict ? more : 0;
   }
 
-  /** Blocks of a tenant that are being written to objects so that they can leave this node. */
+  /** Counts blocks of a tenant that are written to objects in order to leave this node. */
   void depart(int tenant, int more) {
     departing[tenant] += more;
   }
 
   /**
-   * A block whose object was asked for, so that the block can leave this node, or no longer is.
+   * Counts a block that leaves this node after its object is confirmed: the question begins, or is over.
    *
-   * @param isFirst whether the block's first slot will be free then
+   * @param isFirst whether the block's first slot is free afterwards
    */
   public void confirming(int block, boolean isFirst, int more) {
     departing[core.namespaces().of(core.directory(), block).tenant()] += more;
@@ -52,12 +52,12 @@ public final class Departures {
     return evictions[sizeClass];
   }
 
-  /** First copies of a size class that are being stored in a lower tier, whatever for. */
+  /** First copies of a size class that are being stored in a lower tier, for any reason. */
   public int stores(int sizeClass) {
     return stores[sizeClass];
   }
 
-  /** Blocks of a tenant that leave this node when they are, or are confirmed to be, objects. */
+  /** Blocks of a tenant that leave this node when their objects are written or confirmed. */
   public int departing(int tenant) {
     return departing[tenant];
   }

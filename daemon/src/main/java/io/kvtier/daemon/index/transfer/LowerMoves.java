@@ -12,7 +12,7 @@ public final class LowerMoves {
   private final LowerTiers lower;
   private final Departures departures;
 
-  /** Reads whose blocks nobody waits for. */
+  /** Reads under way that only verify blocks. */
   private int scrubs;
 
   LowerMoves(TransferPool pool, TierStack stack, LowerTiers lower, Departures departures) {
@@ -75,7 +75,7 @@ public final class LowerMoves {
     return lower.at(source).lanes().of(transfer.block).offer(transfer);
   }
 
-  /** Says where the block lies, or is to lie, on its device. */
+  /** Sets the place on the device that a transfer reads or writes. */
   void place(Transfer transfer, int tier) {
     transfer.region = lower.at(tier).lanes().regionOnDevice(transfer.block);
     transfer.offset = stack.at(tier).slots().offsetOf(stack.at(tier).slot(transfer.block));
@@ -91,12 +91,7 @@ public final class LowerMoves {
     if (pool.isEmpty()) {
       return false;
     }
-    TransferPool.Purpose why = evict ? TransferPool.Purpose.EVICT : TransferPool.Purpose.PLAIN;
-    Transfer transfer =
-        pool.takeFirst(block, Transfer.Kind.STORE, TransferPool.STORE_PRIORITY, why);
-    pool.count(transfer);
-    pool.setFrom(transfer, 0);
-    pool.setTo(transfer, target.number());
+    Transfer transfer = pool.takeStore(block, evict, target.number());
     place(transfer, target.number());
     if (!target.lanes().of(block).offer(transfer)) {
       return pool.takeBack();

@@ -40,7 +40,7 @@ public final class LowerTier {
     return lanes;
   }
 
-  /** What the configuration says of the tier. */
+  /** The parts of the tier, from the configuration. */
   public TierParts.Lower parts() {
     return parts;
   }
@@ -59,12 +59,12 @@ public final class LowerTier {
     return tier.isResident(block) && lanes.of(block).isReadable();
   }
 
-  /** Whether a store that could not be started may be, soon. */
+  /** Whether a store that could not be started may be started soon. */
   public boolean mayStoreSoon() {
     return lanes.isAnyWell() && (lanes.isBusy() || !budget.isOpen());
   }
 
-  /** A block was read. */
+  /** Learns how fast the tier is read. */
   void learn(long bytes, long elapsedNs) {
     readNsPerByte += 0.1 * ((double) elapsedNs / bytes - readNsPerByte);
   }

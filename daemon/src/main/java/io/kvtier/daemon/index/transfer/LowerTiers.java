@@ -67,7 +67,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
     return false;
   }
 
-  /** Whether anything is under way, after which a tier may take more. */
+  /** Whether anything is under way, after whose end a tier may take more. */
   public boolean isBusy() {
     for (LowerTier tier : order) {
       if (tier.lanes().isBusy()) {
@@ -77,7 +77,7 @@ public final class LowerTiers implements Iterable<LowerTier> {
     return false;
   }
 
-  /** Whether no more may be written to a tier for the moment. */
+  /** Whether the write budget of any tier is used up for the moment. */
   public boolean isAnyOutOfBudget() {
     for (LowerTier tier : order) {
       if (!tier.budget().isOpen()) {

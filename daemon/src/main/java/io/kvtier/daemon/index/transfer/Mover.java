@@ -20,9 +20,7 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Hands blocks to the pipelines and takes them back: has checksums made, and says how each transfer
- * ended. Loads and stores of lower tiers are with {@link LowerMoves}, those of sources with {@link
- * SourceMoves}, copies from a lower tier further down with {@link Relays}. Confined to the index.
+ * Hands blocks to the pipelines and takes them back: has checksums made, and says how each transfer ended. {@link LowerMoves} has the loads and stores of lower tiers, {@link SourceMoves} those of sources, and {@link Relays} the copies from a lower tier further down. Confined to the index.
  */
 public final class Mover {
   private static final int CHECKSUM_PRIORITY = 1;
@@ -48,7 +46,7 @@ public final class Mover {
   /**
    * Nothing is under way.
    *
-   * @param top what the first tier is made of
+   * @param top the parts of the first tier
    * @param objects null when there is no object tier
    * @param watch hears how transfers ended
    */
@@ -141,7 +139,7 @@ public final class Mover {
     pool.giveUpStore(block, tier);
   }
 
-  /** No store so far had a higher count. */
+  /** Sets the highest count of a store so far. */
   public void continueAfter(long lastStore) {
     pool.continueAfter(lastStore);
   }
@@ -154,8 +152,7 @@ public final class Mover {
   }
 
   /**
-   * The end of the next finished transfer, whose block is no longer in use on its account; null
-   * when there is none.
+   * Settles the next finished transfer, and ends its use of the block; null when there is none.
    */
   public @Nullable Settlement poll() {
     for (Transfer transfer = finished.poll(); transfer != null; transfer = finished.poll()) {
@@ -309,7 +306,7 @@ public final class Mover {
     }
   }
 
-  // ---- what is under way
+  // ---- transfers under way
 
   public int checksumsInFlight() {
     return checksums.inFlight();
@@ -324,7 +321,7 @@ public final class Mover {
         || outside.hasFinished();
   }
 
-  /** Whether nothing is under way that anybody asked for. */
+  /** Whether nothing is under way, except reads that only verify blocks. */
   public boolean isIdle() {
     return !lower.isForgetting()
         && lower.inFlight() == below.scrubs()

@@ -7,8 +7,7 @@ import java.util.Iterator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory for blocks that go from a lower tier further down: they take no slot of the first tier,
- * which may be full of blocks that wait for their place below. Confined to the index.
+ * Memory for blocks that go from a lower tier further down: they need no slot of the first tier, which may be full of blocks that wait to go down. Confined to the index.
  */
 final class RelayBuffers {
   private static final int PAGE = 4096;
@@ -19,9 +18,9 @@ final class RelayBuffers {
   private int taken;
 
   /**
-   * No memory yet: it is taken as it is needed.
+   * Without memory, which is taken when it is needed.
    *
-   * @param bytesMax the most, but for a single block that is larger
+   * @param bytesMax the most bytes, except for a single larger block
    */
   RelayBuffers(long bytesMax) {
     this.bytesMax = bytesMax;
@@ -38,7 +37,7 @@ final class RelayBuffers {
       }
     }
     while (bytes + size > bytesMax && !free.isEmpty()) {
-      // Of another size: the collector takes it.
+      // The buffer has another size: the garbage collector frees it.
       bytes -= free.remove().byteSize();
     }
     if (bytes + size > bytesMax && taken > 0) {

@@ -91,7 +91,7 @@ public final class Relays {
     advance();
   }
 
-  /** Writes what was read, as far as pipelines take it. */
+  /** Writes the copies that were read, as far as pipelines take them. */
   void advance() {
     if (toWrite.isEmpty()) {
       return;
@@ -110,7 +110,8 @@ public final class Relays {
   private boolean writeBelow(Transfer transfer, LowerTier target) {
     Lane lane = target.lanes().of(transfer.block);
     if (lane.isFenced()) {
-      // Nobody knows for how long: the copy stays where it is.
+      // Nobody knows how long the fence stays closed: the relay ends, and the copy stays where it
+      // is.
       transfer.status = Status.IO_ERROR;
       toEnd.add(transfer);
       return true;
@@ -123,7 +124,7 @@ public final class Relays {
     return toEnd.poll();
   }
 
-  /** Whether a fence has ended any. */
+  /** Whether a fence has ended any relay. */
   boolean hasFenced() {
     return !toEnd.isEmpty();
   }

@@ -7,7 +7,7 @@ import io.kvtier.protocol.Status;
  * taken. Confined to the index.
  */
 public final class Settlement {
-  /** What the transfer was for. */
+  /** The purpose of the transfer. */
   public enum Kind {
     /** The checksum of a block that a client wrote is made. */
     CHECKSUM,

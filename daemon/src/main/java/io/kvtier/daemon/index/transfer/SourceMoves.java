@@ -12,7 +12,7 @@ import org.jspecify.annotations.Nullable;
 
 /** Reads from sources, and writes to the object store. Confined to the index. */
 public final class SourceMoves {
-  // Uploads leave places for fetches: somebody waits for those.
+  // Uploads leave places for fetches, because clients wait for fetches.
   private static final double UPLOADS_SHARE = 0.5;
   private static final int FETCHES_AT_ONCE = 16;
 
@@ -107,12 +107,7 @@ public final class SourceMoves {
     if (!canUpload(pool.tenantOf(block))) {
       return false;
     }
-    TransferPool.Purpose why = evict ? TransferPool.Purpose.EVICT : TransferPool.Purpose.PLAIN;
-    Transfer transfer =
-        pool.takeFirst(block, Transfer.Kind.STORE, TransferPool.STORE_PRIORITY, why);
-    pool.count(transfer);
-    pool.setFrom(transfer, 0);
-    pool.setTo(transfer, TransferPool.OUTSIDE);
+    Transfer transfer = pool.takeStore(block, evict, TransferPool.OUTSIDE);
     if (!start(transfer, objectSource)) {
       return false;
     }
@@ -130,9 +125,9 @@ public final class SourceMoves {
   }
 
   /**
-   * A write to an object begins, or is over, be it handed over yet or not.
+   * Counts a write to an object that begins, or is over, whether it was handed over or not.
    *
-   * @param departs whether the block is to leave this node then
+   * @param departs whether the block leaves this node afterwards
    */
   void countUpload(int tenant, boolean departs, int more) {
     uploads += more;
@@ -161,7 +156,7 @@ public final class SourceMoves {
     return blocks == 0 ? 0 : (long) (fetchNs[source] * (1 + blocks / FETCHES_AT_ONCE));
   }
 
-  // ---- what is under way
+  // ---- transfers under way
 
   int collect(Consumer<Transfer> finished) {
     int count = 0;

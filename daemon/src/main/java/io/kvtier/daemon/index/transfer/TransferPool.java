@@ -12,21 +12,19 @@ import java.lang.foreign.MemorySegment;
 import java.util.function.IntFunction;
 
 /**
- * The transfers of an index, of which there is a fixed number: fills them with what is known of a
- * block, and knows what each one is for. A block with a transfer under way is in use. Confined to
+ * The transfers of an index, in a fixed number. Fills a transfer from the record of a block, and knows its purpose. A block with a transfer under way is in use. Confined to
  * the index.
  */
 final class TransferPool {
   /**
-   * In place of the number of a tier that is written: the object tier. In place of one that is
-   * read: the first source, and the numbers below are those of the further ones.
+   * Stands for the object tier where a tier is written. Where a tier is read, it stands for the first source, and the numbers below it for further sources.
    */
   static final int OUTSIDE = -1;
 
   /** The priority of stores, and of reads that nobody waits for. */
   static final int STORE_PRIORITY = 2;
 
-  /** Why a transfer is made. */
+  /** The purpose of a transfer. */
   enum Purpose {
     PLAIN,
     EVICT,
@@ -96,6 +94,20 @@ final class TransferPool {
         slots.slotBytes(slots.classOf(slot)));
   }
 
+  /**
+   * Takes a transfer that stores the bytes of a block's first slot.
+   *
+   * @param target the number of a tier, or {@link #OUTSIDE}
+   */
+  Transfer takeStore(int block, boolean evict, int target) {
+    Purpose why = evict ? Purpose.EVICT : Purpose.PLAIN;
+    Transfer transfer = takeFirst(block, Transfer.Kind.STORE, STORE_PRIORITY, why);
+    count(transfer);
+    setFrom(transfer, 0);
+    setTo(transfer, target);
+    return transfer;
+  }
+
   /** Takes a transfer to read a block from a tier or a source into some memory. */
   Transfer takeRead(int block, int priority, Purpose why, MemorySegment memory, int bytes) {
     return take(block, Transfer.Kind.LOAD, priority, why, memory, 0, bytes);
@@ -118,7 +130,7 @@ final class TransferPool {
     return transfer;
   }
 
-  /** Fills in everything but where the bytes are, in memory and on a device. */
+  /** Fills in everything except the places of the bytes, in memory and on a device. */
   private void describe(Transfer transfer, int block, Transfer.Kind kind, int priority) {
     Namespaces.Namespace namespace = namespaces.of(directory, block);
     transfer.kind = kind;
@@ -146,7 +158,7 @@ final class TransferPool {
     }
   }
 
-  /** What was read becomes a write of its own. */
+  /** Turns a finished read into a store. */
   void becomeStore(Transfer transfer) {
     transfer.kind = Transfer.Kind.STORE;
     transfer.offeredNs = latencies.roundNs();
@@ -154,11 +166,11 @@ final class TransferPool {
   }
 
   /** Gives a store a higher count than all before it. */
-  void count(Transfer store) {
+  private void count(Transfer store) {
     store.generation = ++generation;
   }
 
-  /** No store so far had a higher count. */
+  /** Sets the highest count of a store so far. */
   void continueAfter(long lastStore) {
     generation = lastStore;
   }
@@ -201,7 +213,7 @@ final class TransferPool {
     return purpose[transfer.poolIndex];
   }
 
-  /** The number of the tier that is read, or {@link #OUTSIDE} and below: of a source. */
+  /** The number of the tier that is read; {@link #OUTSIDE} and below stand for sources. */
   int from(Transfer transfer) {
     return from[transfer.poolIndex];
   }
@@ -210,7 +222,7 @@ final class TransferPool {
     from[transfer.poolIndex] = tier;
   }
 
-  /** The number of the tier that is written, or {@link #OUTSIDE}: the object tier. */
+  /** The number of the tier that is written; {@link #OUTSIDE} stands for the object tier. */
   int to(Transfer transfer) {
     return to[transfer.poolIndex];
   }

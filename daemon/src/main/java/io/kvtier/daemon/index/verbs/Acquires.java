@@ -29,8 +29,7 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * ACQUIRE and ONBOARD: leases blocks in memory, and has others loaded. A request with blocks that
- * have to be loaded is an operation, which waits for them. Confined to the index.
+ * ACQUIRE and ONBOARD: leases blocks in memory, and has others loaded. A request whose blocks must be loaded is an operation, which waits for them. Confined to the index.
  */
 public final class Acquires implements Peers.Tiers {
   private final Directory directory;
@@ -47,7 +46,7 @@ public final class Acquires implements Peers.Tiers {
   private final Limits.Times times;
   private final int holdsPerSessionMax;
 
-  /** Blocks of the request under way that were leased at once: they are counted together. */
+  /** The number of blocks that the request under way leased at once. */
   private int hitsInMemory;
 
   Acquires(IndexCore core, SessionParts parts, BlockStore store, Devices devices) {
@@ -174,7 +173,7 @@ public final class Acquires implements Peers.Tiers {
         if (operation.isDevice()
             && store.hasArrived(block)
             && !store.mustVerify(block, SlotAllocator.DAEMON)) {
-          // What came from a device and goes to one never left this process.
+          // A block that came from a device and goes to a device never left this process.
           leaseInMemory(session, operation, place, block);
         } else if (noWait) {
           Operations.decide(operation, place, Status.PENDING, from);
@@ -193,7 +192,7 @@ public final class Acquires implements Peers.Tiers {
       }
       case RESIDENT -> throw new IllegalStateException("a resident block is leased at once");
     }
-    // First in line, then the load: one that nobody waits for may be given up.
+    // The request waits before the load begins: a load that nobody waits for may be given up.
     if (noWait) {
       boolean coming = store.loads().promote(block, priority, true);
       Operations.decide(operation, place, coming ? Status.PENDING : Status.BUSY, from);
@@ -219,7 +218,7 @@ public final class Acquires implements Peers.Tiers {
     return true;
   }
 
-  /** Others could have written to a block's slot: it is looked at before a device gets it. */
+  /** Verifies a block before a device gets it, because clients could have written to its slot. */
   private void verifyFirst(Operation operation, int place, int block) {
     if (await(operation, place, block, firstId) && !store.audits().verify(block)) {
       boolean waited = firstWaiters.remove(operation, place);
@@ -234,8 +233,7 @@ public final class Acquires implements Peers.Tiers {
   }
 
   /**
-   * Gives a place its block, or begins to copy it to the device that it is for: then the place
-   * stays open.
+   * Gives a place its block, or begins to copy the block to a device: then the place stays open.
    *
    * @return false when there can be no more leases
    */

@@ -3,11 +3,11 @@ package io.kvtier.daemon.index.verbs;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.core.OperatorCommands;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.move.Ingestion;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionTable;
-import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counted;
@@ -26,7 +26,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
-/** What an operator may ask of a running daemon: one line of words, answered in words. */
+/** The commands of operators to a running daemon: one line of words, answered in words. */
 public final class Admin {
   private static final String USAGE =
       "expected 'policy TIER NAME', where NAME is an eviction policy, 'admission TIER NAME', where"
@@ -34,7 +34,7 @@ public final class Admin {
           + " 'trace status', 'object TASK', 'session end ID', "
           + Upkeep.USAGE;
 
-  /** What names a block, and so can only be of the operator's tenant. */
+  /** The commands that name a block, which can only be one of the operator's tenant. */
   private static final Set<String> OF_A_BLOCK = Set.of("inspect", "pin", "unpin");
 
   private static final Pattern FINGERPRINT = Pattern.compile("[0-9a-f]{32}/?");
@@ -43,7 +43,7 @@ public final class Admin {
   private final Namespaces namespaces;
   private final Upkeep upkeep;
   private final SessionTable sessions;
-  private final Map<String, ObjectParts.Operator> others = new TreeMap<>();
+  private final Map<String, OperatorCommands> others = new TreeMap<>();
   private @Nullable TraceRecorder trace;
 
   /** Commands over the tiers. */
@@ -54,14 +54,13 @@ public final class Admin {
     this.upkeep = upkeep;
   }
 
-  /** Leaves the commands that begin with a word to another part of the daemon. */
-  public void extend(String word, ObjectParts.Operator operator) {
-    others.put(word, operator);
+  /** Registers another part of the daemon for the commands that begin with a word. */
+  public void extend(String word, OperatorCommands commands) {
+    others.put(word, commands);
   }
 
   /**
-   * Does what a command says. An operator of a tenant has only what names something of its tenant's
-   * done or told: all else is of the daemon, which others share.
+   * Carries out a command. An operator of a tenant may use only commands that name something of that tenant. All other commands concern the daemon, which tenants share.
    *
    * @param tenant of the operator
    */
@@ -101,7 +100,7 @@ public final class Admin {
     if (words.length >= 2 && words[0].equals("object")) {
       return object(List.of(words).subList(1, words.length));
     }
-    ObjectParts.Operator other = others.get(words[0]);
+    OperatorCommands other = others.get(words[0]);
     OperatorAnswer answer =
         other == null ? upkeep.run(List.of(words), tenant) : operate(other, List.of(words));
     return answer == null ? OperatorAnswer.wrong("'" + command.strip() + "': " + usage()) : answer;
@@ -143,15 +142,15 @@ public final class Admin {
         Status.MISS, "there is no session " + id + ": kvtier sessions shows those that there are");
   }
 
-  private static OperatorAnswer operate(ObjectParts.Operator operator, List<String> words) {
+  private static OperatorAnswer operate(OperatorCommands commands, List<String> words) {
     try {
-      return operator.run(words);
+      return commands.run(words);
     } catch (IllegalArgumentException e) {
       return OperatorAnswer.wrong(String.valueOf(e.getMessage()));
     }
   }
 
-  /** By its name, if this daemon knows it, or by its fingerprint, which it need not know. */
+  /** Removes the objects of a namespace. Its name must be known to this daemon; its fingerprint need not be. */
   private OperatorAnswer removeNamespace(int tenant, String which) {
     if (!store.objects().isConfigured()) {
       return object(List.of("remove-namespace", which));
@@ -176,7 +175,7 @@ public final class Admin {
             named == null || isFingerprint ? which : named.fingerprint().inHex()));
   }
 
-  /** Whose a fingerprint is can't be told where the daemon does not know it: by name only. */
+  /** Removes the objects of a tenant's own namespace, by its name only: the daemon may not know which tenant a fingerprint belongs to. */
   private OperatorAnswer removeOwn(Namespaces.@Nullable Namespace named, String which) {
     if (named != null) {
       return object(List.of("remove-namespace", named.fingerprint().inHex()));
@@ -205,7 +204,7 @@ public final class Admin {
     }
   }
 
-  /** Begins a recording: whether its file can be had is told by its status. */
+  /** Begins a recording; its status says whether the file could be opened. */
   private OperatorAnswer record(String requests, String file) {
     TraceRecorder before = trace;
     if (before != null) {
@@ -238,8 +237,7 @@ public final class Admin {
   }
 
   /**
-   * Ends the recording, and forgets it when its file is whole: until then it is PENDING, and to be
-   * asked for again.
+   * Ends the recording, and forgets it when its file is whole. Until then the answer is PENDING, and the operator asks again.
    */
   private OperatorAnswer stopRecording() {
     TraceRecorder before = trace;

@@ -17,8 +17,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * ANNOTATE: what is to be kept with blocks that are here or on their way. The first annotation of a
- * block stays: one that comes again, with the put of somebody else, is the same.
+ * ANNOTATE: keeps annotations with blocks that are here or on their way. The first annotation of a block stays: a later put of the block brings an equal one.
  */
 public final class Annotations {
   private final Directory directory;
@@ -36,7 +35,7 @@ public final class Annotations {
     this.counters = counters;
   }
 
-  /** Answers with the number of blocks that were annotated by this. */
+  /** Answers with the number of blocks that got an annotation. */
   void annotate(Session session, Request request) throws ProtocolViolation {
     if (request.count > body.byteSize() || (request.count & 7) != 0) {
       throw new ProtocolViolation(
@@ -45,7 +44,7 @@ public final class Annotations {
               + " bytes, expected a multiple of 8, at most "
               + body.byteSize());
     }
-    // Its client can still write there.
+    // The client can still write to the request: the copy is checked, then used.
     MemorySegment.copy(request.segment, request.body, body, 0, request.count);
     int annotated = 0;
     for (int at = 0; at < request.count; ) {

@@ -20,7 +20,7 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 
 /**
- * What sessions hold: PIN and UNPIN, RELEASE and ABORT, and how holds end by themselves. Confined
+ * The holds of sessions: PIN and UNPIN, RELEASE and ABORT, and holds that expire. Confined
  * to the index.
  */
 public final class Holdings {
@@ -143,9 +143,9 @@ public final class Holdings {
   }
 
   /**
-   * Ends all that a session holds.
+   * Ends all holds of a session.
    *
-   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   * @param hasHungUp whether the client has closed the socket, and so writes no more
    */
   public void endAllOf(Session session, boolean hasHungUp) {
     while (session.firstHold != HoldTable.NONE) {
@@ -170,7 +170,7 @@ public final class Holdings {
     claims.checkTime(nowNs);
   }
 
-  /** Whether a lease or a reservation will end by itself. */
+  /** Whether any lease or reservation can expire. */
   public boolean hasDeadlines() {
     return holds.count(HoldTable.LEASE) > 0 || holds.count(HoldTable.RESERVATION) > 0;
   }

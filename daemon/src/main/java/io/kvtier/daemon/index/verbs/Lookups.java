@@ -21,7 +21,7 @@ import java.util.Arrays;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
-/** LOOKUP: answered at once, with what is known. Confined to the index. */
+/** LOOKUP: answered at once, from the knowledge of the index. Confined to the index. */
 public final class Lookups {
   private static final long[] NOTHING = {};
 
@@ -53,7 +53,7 @@ public final class Lookups {
     this.admin = admin;
   }
 
-  /** Answers a request. What is not known of the sources is asked of them, for the next one. */
+  /** Answers a request. The sources are asked about unknown blocks, for a later lookup. */
   void lookup(Session session, Request request) throws ProtocolViolation {
     Region holder = peers.longest(request);
     if (holder == null) {

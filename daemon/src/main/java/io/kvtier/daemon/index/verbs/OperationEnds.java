@@ -71,7 +71,7 @@ public final class OperationEnds {
       case ADVERTISE -> devices.forget(operation);
       case REVOKE -> {
         if (status != Status.SESSION_ENDED) {
-          // The copies are over when they are.
+          // A REVOKE is answered when the copies are over, not before.
           return;
         }
         devices.forget(operation);

@@ -34,11 +34,11 @@ import java.util.function.LongSupplier;
 public final class Puts {
   /** The outcome of an attempt to get a slot. */
   private enum Slot {
-    /** There is none. */
+    /** There is no free slot. */
     NONE,
     /** The place is decided. */
     DECIDED,
-    /** The block is on its way to it: the place stays open. */
+    /** The block is on its way to its slot: the place stays open. */
     BEGUN
   }
 
@@ -62,7 +62,7 @@ public final class Puts {
   private final long reservationNs;
   private final LongSupplier clock;
 
-  /** When the reservations end that are made now; read from the clock once for many blocks. */
+  /** The end of reservations that are made now; read from the clock once for many blocks. */
   private long reservationsEndNs;
 
   private final RequestWatch requests;
@@ -74,7 +74,7 @@ public final class Puts {
   /**
    * Nothing is put yet.
    *
-   * @param drains whether no new blocks are taken
+   * @param drains whether new blocks are refused
    */
   Puts(
       IndexCore core,
@@ -101,7 +101,7 @@ public final class Puts {
     this.drains = drains;
   }
 
-  /** The puts that were refused. */
+  /** The counts of refused puts. */
   public Refusals refusals() {
     return refusals;
   }
@@ -132,7 +132,7 @@ public final class Puts {
       } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
         busy(operation, i, Refusals.Lack.DEVICE);
       } else if (isDevice && devices.partial().join(session, operation, i, block)) {
-        // Further layers of what this session has begun to put.
+        // Further layers of a block that this session has begun to put.
         store.use(block);
         takeSlot(session, operation, i, block, namespace);
       } else {
@@ -146,7 +146,7 @@ public final class Puts {
     operations.endOrWait(session, operation, request);
   }
 
-  /** The block before the first of a request; {@link Directory#UNSEEN}: the request names none. */
+  /** The block before the first block of a request; {@link Directory#UNSEEN} when the request names none. */
   private int findParent(Request request) {
     return request.parent == Request.NO_PARENT
         ? Directory.UNSEEN
@@ -159,7 +159,7 @@ public final class Puts {
   }
 
   /**
-   * The key was sought a moment ago, and not found.
+   * Adds the block whose key was sought last, and not found.
    *
    * @return the block, or {@link Directory#NONE} where there is no record for it
    */
@@ -268,7 +268,7 @@ public final class Puts {
     return Slot.DECIDED;
   }
 
-  /** The daemon's own sessions write in this process, and have deadlines of their own. */
+  /** The end of a session's reservations. The daemon's own sessions have deadlines of their own. */
   private long endFor(Session session) {
     return session.id() == SlotAllocator.DAEMON ? 0 : reservationsEndNs;
   }
@@ -288,8 +288,7 @@ public final class Puts {
   }
 
   /**
-   * Whether an operation waits for itself: it holds slots already, and nothing but their commit
-   * would free one. It gets what it has, and BUSY for the rest.
+   * Whether an operation waits for itself: it holds slots, and only their commit would free one. The operation keeps those slots, and gets BUSY for its other places.
    */
   private boolean isStuck(Operation operation, int sizeClass) {
     if (store.isRoomComing(sizeClass) || !devices.moves().isIdle()) {
@@ -304,7 +303,7 @@ public final class Puts {
     return false;
   }
 
-  /** Gives slots to who waits for them, as far as there are any. */
+  /** Gives free slots to waiting places. */
   public void serveQueue() {
     if (queue.size() > 0) {
       reservationsEndNs = clock.getAsLong() + reservationNs;
@@ -347,7 +346,7 @@ public final class Puts {
           int place = (int) item;
           Operations.decide(operation, place, status, TierId.NONE);
           giveUp(operation, place, operation.block[place]);
-          // Who cancels or dies was not refused.
+          // A put that was cancelled, or whose client died, was not refused.
           if (status == Status.DEADLINE) {
             counters.add(Counter.PUT_BUSY, 1);
             refusals.add(Refusals.Lack.SLOT);
@@ -357,7 +356,7 @@ public final class Puts {
     return waiting - queue.waiting(sizeClass);
   }
 
-  /** The client of a reservation that has ended says that it writes no more. */
+  /** Ends the claim of a client that no longer writes to a slot that it has lost. */
   public void endLate(long id, Session session) {
     int hold = holds.find(id, HoldTable.LATE, session);
     if (hold != HoldTable.NONE) {
@@ -398,7 +397,8 @@ public final class Puts {
       claims.end(hold);
       holds.free(hold, session);
       if (!hasChecksums && store.isDoubtful(block)) {
-        // It was to be committed with its checksum: what is in the slot may be another's.
+        // The commit of a block in a doubtful slot must bring the checksum: another client may have
+        // written there.
         store.abandon(block);
         Operations.decide(operation, i, Status.STALE, TierId.NONE);
         continue;
@@ -412,7 +412,8 @@ public final class Puts {
       if (first.isResident(block)) {
         Operations.decide(operation, i, Status.OK, firstId);
       } else if (!firstWaiters.add(operation, i, block)) {
-        // It will be visible, but there is no place to remember who wants to know.
+        // The block will be visible, but there is no place to remember that the operation waits for
+        // it.
         Operations.decide(operation, i, Status.PENDING, firstId);
       }
     }

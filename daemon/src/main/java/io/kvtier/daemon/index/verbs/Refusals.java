@@ -1,18 +1,18 @@
 package io.kvtier.daemon.index.verbs;
 
 /**
- * Blocks of puts that were answered BUSY: how many, and for want of what. Confined to the index.
+ * Counts of the blocks whose puts were answered BUSY, by what the puts lacked. Confined to the index.
  */
 public final class Refusals {
-  /** What a put lacked. */
+  /** The thing that a put lacked. */
   public enum Lack {
     /** No slot of the first tier came free. */
     SLOT,
     /** The directory has no record for another block. */
     RECORD,
-    /** The client holds as much as one may: a limit that an operator set. */
+    /** The client holds as many blocks as one client may: a limit that an operator set. */
     SHARE_OF_HOLDS,
-    /** All clients together hold as much as they may. */
+    /** All clients together hold as many blocks as they may. */
     HOLD,
     /** Too many blocks are being copied from GPUs, or too many layers wait for one block. */
     DEVICE
@@ -25,7 +25,7 @@ public final class Refusals {
     counts[lack.ordinal()]++;
   }
 
-  /** How many blocks were refused for want of something, since the start. */
+  /** How many blocks were refused for one lack, since the start. */
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   public long count(Lack lack) {
     return counts[lack.ordinal()];

@@ -18,7 +18,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Which namespaces there can be, and their size classes in the tiers. A namespace is free when no
+ * Decides which namespaces can be registered, and knows their size classes in the tiers. A namespace is free when no
  * session has registered it, and no block and no operation belongs to it. A free namespace is
  * forgotten in two cases: there are too many namespaces, or its name is registered with other
  * properties, as an upgraded engine does.
@@ -40,7 +40,7 @@ public final class Registry {
   /**
    * Knows nothing yet.
    *
-   * @param events hears of new namespaces; null for nobody
+   * @param events hears of new namespaces; null when nobody listens
    * @param users notes the namespaces that sessions have registered, or operations are about
    */
   public Registry(
@@ -63,15 +63,13 @@ public final class Registry {
     return namespaces.byName(tenant, name);
   }
 
-  /** A tenant's number, or -1 for one that there is no more. */
+  /** The number of a tenant, or -1 when the tenant no longer exists. */
   public int tenant(String name) {
     return namespaces.tenants().number(name);
   }
 
   /**
-   * Why one who may only read can't bring another namespace; null when it can. Half of a tenant's
-   * names, and of its sizes of blocks, are kept for those who write: a reader registers what they
-   * have, as a rule.
+   * Why a client that may only read can't register another namespace; null when it can. Half of a tenant's namespaces, and of its block sizes, are kept for clients that write: a reader usually registers a namespace of theirs.
    */
   @Nullable String whyNoReader(int tenant, long blockBytes) {
     if (!hasHalf(tenant, blockBytes)) {
@@ -162,7 +160,7 @@ public final class Registry {
     return true;
   }
 
-  /** Why a name can't be had with other properties, and what makes it free. */
+  /** Why a name can't be registered with other properties, and what makes the name free. */
   public static String taken(
       Namespaces.Namespace known, String difference, int blocks, List<String> sessions) {
     StringBuilder text = new StringBuilder("namespace '").append(known.name());
@@ -187,7 +185,7 @@ public final class Registry {
     return inUse;
   }
 
-  /** Who is refused and asks again at once does not have all looked through each time. */
+  /** Forgets unused namespaces. The search is rare, so that a client that is refused and asks again at once does not cause one each time. */
   private void forgetUnused() {
     long now = clock.getAsLong();
     if (now - lookAgainNs < 0) {
@@ -216,7 +214,7 @@ public final class Registry {
     tiers.forEach(tier -> tier.slots().forgetClasses(classes.get(tier.number())));
   }
 
-  /** Slots without records for what could be in them stay empty; who pays for them may ask why. */
+  /** Warns when a tenant has fewer records than slots: some of the slots stay empty. */
   private void warnOfFewRecords(Namespaces.Namespace added) {
     int tenant = added.tenant();
     int records = store.records().max(tenant);
@@ -243,7 +241,7 @@ public final class Registry {
     return (long) slots.regionsOfPart(tenant) * slots.slotsPerRegion(sizeClass);
   }
 
-  /** Adds a namespace that there can be. */
+  /** Adds a namespace that {@link #whyNot} allows. */
   public Namespaces.Namespace add(
       int tenant, String name, long blockBytes, Map<String, String> properties) {
     Namespaces.Namespace added = namespaces.add(tenant, name, blockBytes, properties);

@@ -26,7 +26,7 @@ public final class Removals {
     this.operations = operations;
   }
 
-  /** Keeps an operation open until everything that has gone so far has gone for good. */
+  /** Keeps an operation open until all deletions so far are final. */
   void await(Operation operation) {
     RowMarks rows = store.rowMarks();
     BooleanSupplier objects = store.objects().removals().untilGone();
@@ -46,7 +46,7 @@ public final class Removals {
     }
   }
 
-  /** Ends what need not wait any more. */
+  /** Ends the waits that are over. */
   public void advance() {
     for (Iterator<Waiting> each = waiting.iterator(); each.hasNext(); ) {
       Waiting one = each.next();

@@ -34,7 +34,7 @@ public final class RequestAdapter {
     /**
      * Answers with the state of the daemon, now or later. The space of the completion is free.
      *
-     * @param asker who asks: the answer has what that caller may see
+     * @param asker the caller: the answer has only what that caller may see
      */
     void answer(Session session, long correlationId, Grant asker) throws ProtocolViolation;
   }
@@ -149,7 +149,7 @@ public final class RequestAdapter {
             ? nowNs + limits.times().deadlineNs()
             : Math.min(deadline, nowNs + limits.times().deadlineNsMax());
     if (verb.body() == RequestBody.KEYS_AND_BLOCKS) {
-      // The others have nothing there.
+      // The records of other verbs have no such fields.
       request.region = Words.getInt(segment, at + RequestDescriptor.REGION_OFFSET);
       request.firstLayer = Words.getShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET);
       request.endLayer = Words.getShort(segment, at + RequestDescriptor.END_LAYER_OFFSET);
@@ -207,8 +207,7 @@ public final class RequestAdapter {
   }
 
   /**
-   * Who asks for the state: the session, or the remote caller that a session of the daemon's own
-   * asks for, whose role stands in the request.
+   * The caller who asks for the state: the session, or the remote caller for whom a session of the daemon's own asks. The role of a remote caller is in the request.
    */
   private Grant asker(Session session) {
     return session.id() == SlotAllocator.DAEMON && request.argument == Request.STATS_FOR_ADMIN
@@ -216,7 +215,7 @@ public final class RequestAdapter {
         : session.grant();
   }
 
-  /** Of all tenants: for who may see them all. */
+  /** Flushes the blocks of all tenants, if the session may see all tenants. */
   private void flushAll(Session session) throws ProtocolViolation {
     if (session.role() == Role.ADMIN && session.tenant() == Grant.NO_TENANT) {
       verbs.handle(session, request);

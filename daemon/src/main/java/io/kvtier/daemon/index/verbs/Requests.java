@@ -91,7 +91,7 @@ public final class Requests {
       case RESERVE -> puts.reserve(session, request);
       case OFFLOAD -> {
         puts.reserve(session, request);
-        // At once: the requests behind this one take their time.
+        // The copies begin at once, because the requests behind this one take time.
         devices.advance();
       }
       case COMMIT -> puts.commit(session, request);
@@ -124,7 +124,7 @@ public final class Requests {
     }
   }
 
-  /** The text of a request; null, and the request is refused, where it is none. */
+  /** The text of a request; null when the bytes are no text: then the request is refused. */
   private @Nullable String textOf(Session session, Request request) throws ProtocolViolation {
     byte[] utf8 = new byte[request.count];
     MemorySegment.copy(request.segment, request.body, MemorySegment.ofArray(utf8), 0, utf8.length);

@@ -44,7 +44,7 @@ public final class Scans {
     this.storeWaiters = new WaiterTable(waitersMax);
   }
 
-  /** Begins one; false when it was refused. */
+  /** Begins a scan; false when the request was refused. */
   boolean begin(Session session, Request request) throws ProtocolViolation {
     Operation operation = operations.begin(session, request, 0);
     if (operation == null) {
@@ -79,7 +79,7 @@ public final class Scans {
   }
 
   private void advance(Operation operation) {
-    // The scans share what one round may look at: however many there are, nobody waits longer.
+    // The scans share the looks of one round: a round takes no longer with many scans.
     int looks = Math.max(1, BLOCKS_PER_ROUND / scanning);
     int end = Math.min(operation.cursorEnd, operation.cursor + looks);
     while (operation.cursor < end) {
@@ -127,19 +127,19 @@ public final class Scans {
   }
 
   /**
-   * Sees to it that a block gets to the tier below the first; false while that must wait for
-   * others.
+   * Has a block written to the tier below the first; false when the scan must try the block again.
    */
   private boolean flush(Operation operation, int block) {
     if (store.hasArrived(block)) {
-      // Accepted, and to be seen as soon as its checksum is made.
+      // The block was accepted, and becomes visible as soon as its checksum is made.
       return false;
     }
     if (!store.first().isResident(block)) {
       return true;
     }
     if (storeWaiters.isFull()) {
-      // Begun now, it could end before this operation waits for it, and would be begun once more.
+      // A store that begins now could end before this operation waits for it, and would begin once
+      // more.
       return false;
     }
     LowerTier target = store.target(block);
@@ -216,7 +216,7 @@ public final class Scans {
     }
   }
 
-  /** Whether each round may find something to do by itself. */
+  /** Whether there is work for the next round although nothing arrives. */
   public boolean isBusy() {
     return scanning > 0 && store.isIdle() && !store.isOutOfBudget();
   }

@@ -22,8 +22,7 @@ import java.util.function.IntConsumer;
  * or for slots that other clients hold, is answered within a moment: with what fits, and BUSY for
  * the rest. Confined to the index.
  *
- * <p>What fits is a leading run: a request that has got blocks behind one that waits gives them
- * back, the last ones first, and goes on with the room that they leave. So no two requests wait for
+ * <p>The answer is a leading run of blocks: a request that has blocks behind a waiting one gives them back, the last ones first, and goes on with their slots. So no two requests wait for
  * each other's leases, and a long prefix of which memory has only the end is loaded from its
  * beginning.
  */
@@ -62,7 +61,7 @@ public final class Shortages {
     }
   }
 
-  /** Marks who has waited for a block for long enough. */
+  /** Marks the requests that have waited for a block for long enough. */
   private void mark(int block) {
     for (int waiter = waiters.first(block);
         waiter != WaiterTable.NONE;

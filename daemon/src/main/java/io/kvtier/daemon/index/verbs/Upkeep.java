@@ -19,8 +19,7 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What an operator does with the blocks themselves: looks at one, keeps some, has them leave
- * memory, and stops new ones from coming. Confined to the index.
+ * The commands of operators that concern blocks: inspects, pins and evicts blocks, and stops new ones. Also changes settings. Confined to the index.
  */
 public final class Upkeep {
   static final String USAGE =
@@ -42,12 +41,12 @@ public final class Upkeep {
     this.namespaces = namespaces;
   }
 
-  /** Whether no new blocks are taken. */
+  /** Whether new blocks are refused. */
   public boolean drains() {
     return drains;
   }
 
-  /** A block leaves the directory, and what an operator held of it goes with it. */
+  /** Ends the operators' pins on a block that leaves the directory. */
   public void forgotten(int block) {
     Integer held = pins.isEmpty() ? null : pins.remove(block);
     for (int i = 0; held != null && i < held; i++) {
@@ -56,7 +55,7 @@ public final class Upkeep {
   }
 
   /**
-   * Does what the words say; null where they are not for it.
+   * Carries out a command; null when the words are no command of this class.
    *
    * @param tenant of the operator
    */

@@ -8,8 +8,7 @@ import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.protocol.Status;
 
 /**
- * The classes of the verbs: makes and connects them, and does with all of them what has to be done
- * each round. Confined to the index.
+ * The classes of the verbs: makes and connects them, and calls them each round. Confined to the index.
  */
 public final class Verbs {
   final Registrations registrations;
@@ -26,7 +25,7 @@ public final class Verbs {
   private final Shortages shortages;
   private final Upkeep upkeep;
 
-  /** Nothing is asked for yet. */
+  /** Verbs without a request. */
   public Verbs(
       IndexCore core, SessionParts parts, BlockStore store, Devices devices, Registry registry) {
     upkeep = new Upkeep(store, core.directory(), core.namespaces());
@@ -56,17 +55,17 @@ public final class Verbs {
     annotations = new Annotations(core.directory(), store, parts.writer(), core.counters());
   }
 
-  /** What an operator does. */
+  /** The commands of operators. */
   public Admin admin() {
     return admin;
   }
 
-  /** The puts that were refused. */
+  /** The counts of refused puts. */
   public Refusals refusals() {
     return puts.refusals();
   }
 
-  /** Whether no new blocks are taken. */
+  /** Whether new blocks are refused. */
   public boolean drains() {
     return upkeep.drains();
   }
@@ -107,12 +106,12 @@ public final class Verbs {
     holdings.checkTime(nowNs);
   }
 
-  /** Whether a lease or a reservation will end by itself. */
+  /** Whether any lease or reservation can expire. */
   public boolean hasDeadlines() {
     return holdings.hasDeadlines();
   }
 
-  /** Whether each round may find something to do by itself. */
+  /** Whether there is work for the next round although nothing arrives. */
   public boolean hasBackgroundWork() {
     return scans.isBusy();
   }
@@ -123,9 +122,9 @@ public final class Verbs {
   }
 
   /**
-   * A session ends: so does everything that it does and holds.
+   * Ends all operations and holds of a session.
    *
-   * @param hasHungUp whether its client has closed the socket, which says that it writes no more
+   * @param hasHungUp whether the client has closed the socket, and so writes no more
    */
   public void endAllOf(Session session, boolean hasHungUp) {
     ends.endAllOf(session);

@@ -75,7 +75,7 @@ final class TroublesTest {
     for (Refusals.Lack lack : Refusals.Lack.values()) {
       troubles.refusedPuts(lack, 1);
     }
-    // A client that holds as much as one may is refused by the operator's own limit.
+    // A client that holds as many blocks as one client may is refused by the operator's own limit.
     assertEquals(List.of("puts/memory", "puts/index", "puts/holds", "puts/gpu"), parts());
     assertTrue(
         troubles.all().getFirst().reason().startsWith("puts of 1 block were refused"),

@@ -16,6 +16,15 @@ import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.Test;
 
 class ResidentTierTest {
+  private static final TierRows NO_ROWS =
+      new TierRows() {
+        @Override
+        public void added(int block) {}
+
+        @Override
+        public void removed(int block) {}
+      };
+
   private static final int HOST = 0;
   private static final int SSD = 1;
   private static final int BLOCKS = 1 << 16;
@@ -33,7 +42,7 @@ class ResidentTierTest {
         slots,
         0,
         "lru",
-        TierRows.NONE);
+        NO_ROWS);
   }
 
   @Test
@@ -71,7 +80,7 @@ class ResidentTierTest {
               slots,
               0,
               policy,
-              TierRows.NONE);
+              NO_ROWS);
     }
     directory
         .copies()
@@ -109,8 +118,9 @@ class ResidentTierTest {
         asked++;
         assertTrue(asked < blocks, "the only one is never found");
       }
-      // What a search passes goes to the newest end, so each look was at another block: there were
-      // 1,024 at first, and each call brings 64. As soon as they suffice the block is found.
+      // Blocks that a search passes go to the newest end, so that each look is at another block.
+      // There were 1,024 looks at first, and each call adds 64. The block is found as soon as the
+      // looks suffice.
       assertTrue(1024 + 64 * asked >= blocks, "found after " + asked + " calls, some of them long");
       assertTrue(asked <= 2 * 1024 / 64 + 1, asked + " calls");
       for (int i = 0; i < 10; i++) {
@@ -153,7 +163,7 @@ class ResidentTierTest {
       assertEquals(EvictionPolicy.NONE, ssd.victims().onlyHere(0));
       place(lines[HOST], blocks - 1);
       assertEquals(EvictionPolicy.NONE, ssd.victims().onlyHere(0), "there is none");
-      // Behind the 1,024 that were passed.
+      // The block is behind the 1,024 blocks that were passed.
       lines[HOST].evict(1030);
       assertEquals(1030, ssd.victims().onlyHere(0));
       ssd.checkInvariants();
@@ -220,7 +230,7 @@ class ResidentTierTest {
             slots,
             0,
             policy,
-            TierRows.NONE);
+            NO_ROWS);
     line.setAsideOn(lane -> isFenced[lane]);
     directory.copies().watch(line::recount);
     MemorySegment key = Arena.ofAuto().allocate(8, 8);
@@ -262,7 +272,7 @@ class ResidentTierTest {
         assertTrue(looks[0] < 5 * each, policy + ": " + looks[0] + " looks for " + evicted);
         assertEquals(2 * each - evicted, line.resident());
 
-        // What is set aside may be used and may leave as any other.
+        // A block that is set aside may be used, and may leave, as any other block.
         line.hit(0);
         line.leave(0);
         line.free(0);
