@@ -1,4 +1,4 @@
-"""What the vLLM connector logs of a restored prompt, and what the comparison on a GPU reads of that."""
+"""The log line of the vLLM connector for a restored prompt, and its reader in the comparison on a GPU."""
 
 import logging
 from typing import Any
@@ -21,7 +21,7 @@ def test_load_isTold_asTheComparisonReadsIt(daemon: Daemon, monkeypatch: pytest.
             second.run(Request("second", list(range(43))))
         (told,) = gpu.restores(caplog.text)
         assert told["blocks"] == 10
-        # What was told is of the same moments as the counts.
+        # The log line and the counters come from the same clock readings.
         assert told["load_ms"] * 1e3 == pytest.approx(second.stats["load_us"], abs=10)
         assert told["found_ms"] * 1e3 >= second.stats["lookup_us"]
     finally:

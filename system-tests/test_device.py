@@ -210,7 +210,7 @@ def test_get_that_nobody_counts_layers_of_is_asked_for_in_pieces(
             tensors.memory[:] = 0
             got = region.get(keys, range(63, 13, -1), by_layer=by_layer)
             assert len(got._parts) == requests
-            # Who waits for single layers all the same sees them at the end.
+            # A caller that waits for single layers although there are none sees all at the end.
             got.wait_layers(1)
             assert by_layer or got.done()
             assert got.wait(60) == [OK] * 20 + [Status.MISS] + [OK] * 29
@@ -860,7 +860,7 @@ def test_region_is_open_without_events_that_the_daemon_cannot_open(daemon: GpuDa
     with tensors.region(client, "no-events", events=[handle_of(daemon.gpu / "in-another-container")]) as region:
         assert not region.takes_events
         assert region.put(keys_of(2), [1, 2]).wait(60) == [OK, OK]
-        # Who asked while another daemon could open them.
+        # The caller chose an event while another daemon could open the events.
         assert region.put(keys_of(1, 2), [1], event=1).wait(60) == [Status.UNAVAILABLE]
 
 

@@ -416,7 +416,7 @@ def test_memoryOfADaemonThatIsGone_isLetGoOf(tmp_path: Path) -> None:
             # One call finds the session ended, the next one wants another.
             for _ in range(2):
                 assert namespace.lookup([key(0)]).statuses == [Status.UNAVAILABLE]
-            # Who reads blocks in place keeps what it reads, and no more.
+            # A client that reads blocks in place keeps only the memory of these blocks.
             assert before < mapped() < during
             assert leases.read(0) == content(0)
             leases.release()

@@ -281,7 +281,7 @@ def test_copies_that_wait_for_a_shared_event_take_one(begun: Callable[[Any], _cu
     for _ in range(2 * _cuda.EVENTS):
         region.put([b"k"], [0], after=shared)
     assert set(waiting.events) == {1} and event.waited == 0
-    # What is no shared event may have been recorded again since.
+    # An event that is not shared may have been recorded again since.
     region.put([b"k"], [0], after=event)
     region.put([b"k"], [0], after=event)
     region.put([b"k"], [0], after=kvtier_torch.SharedEvent(event))

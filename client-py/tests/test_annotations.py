@@ -1,4 +1,4 @@
-"""What is kept with blocks: how it is sent, what stays of it, and what a consumer of events gets to see."""
+"""Annotations of blocks: how they are sent and kept, and how consumers of events see them."""
 
 import socket
 from typing import Any

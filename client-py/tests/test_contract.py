@@ -1,12 +1,15 @@
-"""What a client promises, whichever way it talks to its daemon: over the socket of this machine, or over gRPC with TLS."""
+"""The contract of `kvtier.Client`, for the client over the socket and for the client over gRPC with TLS."""
 
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+import numpy
 import pytest
 from kvtier_testing.blocks import block, blocks, keys, put_all, wrong_blocks
-from kvtier_testing.daemon import Daemon, eventually, in_a_folder, slots_balance
+from kvtier_testing.daemon import HANG_S, Daemon, eventually, in_a_folder, slots_balance
 from kvtier_testing.remote import RemoteDaemon
 
 from kvtier import Client, InvalidArgument, NamespaceMismatch, Priority, Status, Tier
@@ -17,17 +20,20 @@ Connect: TypeAlias = Callable[[], Client]
 
 
 @pytest.fixture(scope="module", params=["socket", "grpcs"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Makes clients of one daemon, all of one kind."""
-    is_remote = request.param == "grpcs"
-    with in_a_folder(RemoteDaemon if is_remote else Daemon) as made:
+def served(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A daemon that is asked over its socket, and one over gRPC."""
+    with in_a_folder(RemoteDaemon if request.param == "grpcs" else Daemon) as made:
         made.start(ssd__bytes="512MiB")
-        if isinstance(made, RemoteDaemon):
-            address, shown = made.address, made.credentials
-            yield lambda: Client(address, timeout=60, **shown)
-        else:
-            path = made.socket_path
-            yield lambda: Client(path, timeout=60)
+        yield made
+
+
+@pytest.fixture
+def connect(served: Daemon) -> Connect:
+    """Makes clients of the daemon."""
+    if isinstance(served, RemoteDaemon):
+        address, shown = served.address, served.credentials
+        return lambda: Client(address, timeout=60, **shown)
+    return lambda: Client(served.socket_path, timeout=60)
 
 
 @pytest.fixture
@@ -200,6 +206,8 @@ def test_pinUnpinPrefetchDelete_statuses(client: Client) -> None:
     assert namespace.pin(some) == [Status.OK, Status.MISS]
     assert namespace.unpin(some) == [Status.OK, Status.MISS]
     assert namespace.prefetch(some) == [Status.OK, Status.MISS]
+    # Neither the unpin nor the prefetch left a pin.
+    assert namespace.unpin(some) == [Status.MISS, Status.MISS]
     assert namespace.delete(some) == [Status.OK, Status.MISS]
     assert namespace.lookup(some).run == 0
 
@@ -219,7 +227,9 @@ def test_statsAndCounters_tell(client: Client) -> None:
     some = keys("stats", 5)
     namespace.put(some, blocks(some, 4096))
     assert eventually(lambda: client.counters()["put_blocks"] >= before["put_blocks"] + 5)
-    assert isinstance(client.stats(), dict) and client.stats()
+    stats = client.stats()
+    assert stats["version"] == client.ping().version
+    assert stats["counters"]["put_blocks"] >= before["put_blocks"] + 5
 
 
 def test_emptyBatch_nothing(client: Client) -> None:
@@ -286,6 +296,19 @@ def test_reserve_notCommitted_isAborted(client: Client) -> None:
         assert again.statuses == [Status.OK, Status.EXISTS, Status.OK]
 
 
+def test_reserve_arrayOverASlot_doesNotHinderTheCommit(client: Client) -> None:
+    namespace = client.namespace("array", block_bytes=4096)
+    one = keys("array", 1)[0]
+    with namespace.reserve([one]) as slots:
+        view = slots.views[0]
+        assert view is not None
+        array = numpy.frombuffer(view, dtype=numpy.uint8)
+        array[:] = numpy.frombuffer(block(one, 4096), dtype=numpy.uint8)
+        assert slots.commit() == [Status.OK]
+    into = bytearray(4096)
+    assert namespace.get([one], into).run == 1 and into == block(one, 4096)
+
+
 def test_evictedToSsd_andBack(client: Client) -> None:
     namespace = client.namespace("evict", block_bytes=1 << 18)
     some = keys("evict", 400)  # 100 MiB, and the host tier has 64
@@ -305,9 +328,19 @@ def test_evictedToSsd_andBack(client: Client) -> None:
     assert eventually(lambda: slots_balance(client.counters()))
 
 
-def test_deadline_thatIsOver_isAnsweredAtOnce(client: Client) -> None:
-    namespace = client.namespace("over", block_bytes=512)
-    assert set(namespace.lookup(keys("over", 2), timeout=0.0).statuses) <= {Status.DEADLINE, Status.MISS}
+def test_daemonHangs_theTimeoutHolds(served: Daemon, client: Client) -> None:
+    namespace = client.namespace("hangs", block_bytes=512)
+    some = keys("hangs", 2)
+    served.pause()
+    started = time.monotonic()
+    try:
+        assert namespace.lookup(some, timeout=0.2).statuses == [Status.DEADLINE] * 2
+        assert namespace.get(some, bytearray(1024), timeout=0.2).statuses == [Status.DEADLINE] * 2
+        over = monotonic_ns()
+        assert namespace.put(some, blocks(some, 512), deadline_ns=over) == [Status.DEADLINE] * 2
+        assert time.monotonic() - started < HANG_S
+    finally:
+        served.signal(signal.SIGCONT)
     assert client.ping().status is Status.OK
 
 

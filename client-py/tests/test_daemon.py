@@ -1,16 +1,14 @@
 """The blocking client with a real daemon."""
 
 import os
-import threading
 import time
 
 import numpy
 import pytest
 from kvtier_testing.blocks import block, blocks, keys, put_all, wrong_blocks
-from kvtier_testing.daemon import Daemon, eventually, slots_balance
+from kvtier_testing.daemon import Daemon, eventually
 
-from kvtier import Client, InvalidArgument, Namespace, NamespaceMismatch, Priority, Status, Tier, _core
-from kvtier import _protocol as protocol
+from kvtier import Client, InvalidArgument, Namespace, Status, _core
 from kvtier._core import monotonic_ns
 
 
@@ -91,26 +89,6 @@ def test_acquire_forgotten_isReleased(client: Client) -> None:
     assert eventually(lambda: client.counters()["leases"] == 2)
     del leases
     assert eventually(lambda: client.counters()["leases"] == 0)
-
-
-def test_evictionToSsd_andBack(fresh_daemon: Daemon) -> None:
-    with Client(fresh_daemon.socket_path, timeout=60) as client:
-        namespace = client.namespace("evict", block_bytes=1 << 18)
-        some = keys("evict", 400)  # 100 MiB, and the host tier has 64
-        for first in range(0, 400, 40):
-            put_all(namespace, some[first : first + 40])
-        assert namespace.flush(timeout=30).status is Status.OK
-        found = namespace.lookup(some)
-        assert found.run == 400 and Tier.SSD in found.tiers and Tier.HOST in found.tiers
-        into = bytearray(20 << 18)
-        for first in range(0, 400, 20):
-            wanted = some[first : first + 20]
-            answer = namespace.get(wanted, into, verify=True)
-            assert answer.statuses == [Status.OK] * 20, first
-            assert wrong_blocks(wanted, answer.statuses, into) == []
-        counters = client.counters()
-        assert counters["hits_ssd"] > 0 and counters["evictions"] > 0 and counters["corrupt"] == 0
-        assert eventually(lambda: slots_balance(client.counters()))
 
 
 def test_fork_childHasItsOwnSession(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""What a slip of the pen is answered: an error that names it."""
+"""Wrong arguments, and the errors that name them."""
 
 import math
 from pathlib import Path

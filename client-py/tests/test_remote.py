@@ -1,4 +1,4 @@
-"""What is the clients over gRPC alone: addresses, credentials, restarts, and daemons that are anybody's."""
+"""The clients over gRPC: addresses, credentials, restarts, and hostile daemons."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,14 +9,15 @@ from typing import Any
 import grpc
 import pytest
 from kvtier_testing.blocks import block, blocks, keys
-from kvtier_testing.daemon import Daemon, in_a_folder
+from kvtier_testing.daemon import in_a_folder
 from kvtier_testing.process import free_port
 from kvtier_testing.remote import RemoteDaemon, certificate
 
 import kvtier
-from kvtier import InvalidArgument, KvtierError, Status, Unavailable, remote
+from kvtier import InvalidArgument, KvtierError, Lookup, Options, Priority, Status, Unavailable, remote
 from kvtier import aio as local_aio
 from kvtier._address import Address, parse
+from kvtier.remote import _holdings as holdings
 from kvtier.remote import aio
 from kvtier.v1 import kvtier_pb2 as v1
 from kvtier.v1 import kvtier_pb2_grpc as v1_grpc
@@ -39,7 +40,7 @@ def daemon() -> Iterator[RemoteDaemon]:
         ("grpc://[::1]", Address("::1", 7075, False)),
     ],
 )
-def test_parse_ofAnAddress_isItsParts(text: str, address: Address) -> None:
+def test_parse_address_isItsParts(text: str, address: Address) -> None:
     assert parse(text) == address
     assert parse(str(address)) == address
 
@@ -48,7 +49,7 @@ def test_parse_ofAnAddress_isItsParts(text: str, address: Address) -> None:
     "text", ["grpcs://", "grpcs://:1", "grpcs://host:", "grpcs://host:0", "grpcs://host:65536", "grpcs://a:b", "grpcs://::1",
              "grpc://user@host", "grpcs://host/path", "http://host"]
 )  # fmt: skip
-def test_parse_ofWhatIsNone_saysWhatIsExpected(text: str) -> None:
+def test_parse_malformedAddress_saysWhatIsExpected(text: str) -> None:
     with pytest.raises(InvalidArgument, match="expected grpcs://HOST"):
         parse(text)
 
@@ -66,6 +67,8 @@ def test_client_tokenWithoutTls_isRefusedBeyondLoopback(tmp_path: Path) -> None:
     remote.Client("grpc://127.0.0.1:7075", token="kvt_1").close()
     with pytest.raises(InvalidArgument, match="cannot be read: No such file"):
         remote.Client("grpcs://host", token_file=tmp_path / "none")
+    with pytest.raises(InvalidArgument, match="ca .* cannot be read: No such file"):
+        remote.Client("grpcs://host", ca=tmp_path / "none")
     with pytest.raises(InvalidArgument, match="is no token"):
         remote.Client("grpcs://host", token="secret")
     with pytest.raises(InvalidArgument, match="one of them"):
@@ -107,6 +110,9 @@ def test_client_tokenFileIsReplaced_theNextCallBringsTheNewOne(daemon: RemoteDae
         assert client.ping().status is Status.OK
         mine.write_text("kvt_000000000000_" + "A" * 43)
         assert client.ping().status is Status.DENIED
+        mine.unlink()
+        ping = client.ping()
+        assert ping.status is Status.DENIED and str(mine) in ping.reason
         mine.write_text(daemon.token_file.read_text())
         assert client.ping().status is Status.OK
 
@@ -120,14 +126,7 @@ def test_daemonRestarted_namespacesAreRegisteredAgain() -> None:
             assert namespace.put(some, blocks(some, 4096)) == [Status.OK] * 3
             daemon.kill()
             assert set(namespace.put(some, blocks(some, 4096), timeout=2.0)) <= {Status.UNAVAILABLE, Status.DEADLINE}
-            Daemon.start(
-                daemon,
-                grpc__enabled="true",
-                grpc__port=str(daemon.port),
-                tls__certificate=str(daemon.certificate),
-                tls__key=str(daemon.folder / "key.pem"),
-                access__tokens=str(daemon.folder / "tokens"),
-            )
+            daemon.start()
             client.connect(timeout=30)
             assert namespace.put(some, blocks(some, 4096)) == [Status.OK] * 3
             into = bytearray(3 * 4096)
@@ -158,24 +157,39 @@ def test_put_blocksThatAreThere_areNotSent(daemon: RemoteDaemon) -> None:
         assert namespace.get(some, into).run == 4 and into == b"".join(data)
 
 
-# ---- daemons that answer what makes no sense
+# ---- daemons that lie or fail
 
 _OK = v1.Outcome(status=v1.STATUS_OK)
 
 
 class Liar(v1_grpc.KvtierServicer):
-    """A daemon whose blocks come as a test says."""
+    """A daemon with the answers of a test, which keeps what it was asked."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
+        self.refusals = 0
+        self.calls: list[tuple[str, list[Any]]] = []
+
+    def _call(self, name: str, requests: list[Any], context: Any) -> None:
+        """Keeps a call; refuses the first ones."""
+        self.calls.append((name, requests))
+        if self.refusals:
+            self.refusals -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "refused")
 
     def Register(self, request: Any, context: Any) -> Any:
         return v1.RegisterResponse(outcome=_OK, namespace_id=7, chunk_bytes_max=1 << 20)
 
     def Get(self, request: Any, context: Any) -> Any:
+        self._call("Get", [request], context)
         yield from self.messages
 
+    def Put(self, requests: Any, context: Any) -> Any:
+        self._call("Put", list(requests), context)
+        return v1.PutResponse(outcome=_OK)
+
     def Lookup(self, request: Any, context: Any) -> Any:
+        self._call("Lookup", [request], context)
         return v1.LookupResponse(outcome=_OK, blocks=[v1.BlockResult()], leading_run=1 << 31)
 
 
@@ -210,7 +224,7 @@ _CRC = kvtier._core.crc32c(_DATA)  # type: ignore[attr-defined]
         ([], Status.UNAVAILABLE),
     ],
 )
-def test_get_whatMakesNoSense_isNeverABlock(liar: tuple[Liar, str], messages: list[Any], expected: Status) -> None:
+def test_get_answerMakesNoSense_isNeverABlock(liar: tuple[Liar, str], messages: list[Any], expected: Status) -> None:
     servicer, address = liar
     servicer.messages = messages
     into = bytearray(512 + 64)
@@ -220,6 +234,62 @@ def test_get_whatMakesNoSense_isNeverABlock(liar: tuple[Liar, str], messages: li
         assert into[512:] == bytes(64)
         assert namespace.lookup([b"key", b"two"]).statuses == [Status.INTERNAL] * 2
         assert namespace.lookup([b"key"]).run <= 1
+
+
+def test_get_daemonRefusesOnce_isRepeated_aPutIsNot(liar: tuple[Liar, str]) -> None:
+    servicer, address = liar
+    servicer.messages = [v1.GetResponse(block=0, data=_DATA, crc32c=_CRC, last=True)]
+    with remote.Client(address, timeout=30) as client:
+        namespace = client.namespace("lies", block_bytes=512)
+        servicer.refusals = 1
+        assert namespace.get([b"key"], bytearray(512)).statuses == [Status.OK]
+        assert [name for name, _ in servicer.calls] == ["Get", "Get"]
+        servicer.refusals = 1
+        assert namespace.put([b"key"], _DATA) == [Status.UNAVAILABLE]
+        assert [name for name, _ in servicer.calls] == ["Get", "Get", "Put"]
+
+
+def test_put_answerWithoutBlocks_isNoSuccess(liar: tuple[Liar, str]) -> None:
+    with remote.Client(liar[1], timeout=30) as client:
+        assert client.namespace("lies", block_bytes=512).put([b"key"], _DATA) == [Status.INTERNAL]
+
+
+def test_options_areInTheMessages(liar: tuple[Liar, str]) -> None:
+    servicer, address = liar
+    with remote.Client(address, timeout=30) as client:
+        namespace = client.namespace("lies", block_bytes=512)
+        options: Options = {"priority": Priority.HIGH, "group": 3, "parent": b"par", "depth": 17}
+        named = v1.Keys(namespace_id=7, group=3, keys=[b"one", b"two"], parent=b"par", depth=17)
+        some = [b"one", b"two"]
+        namespace.get(some, bytearray(1024), leading_run=True, no_wait=True, **options)
+        namespace.lookup(some, **options)
+        namespace.put(some, _DATA * 2, annotations=[b"note", None], **options)
+    assert servicer.calls == [
+        ("Get", [v1.GetRequest(keys=named, leading_run=True, no_wait=True, priority=v1.PRIORITY_HIGH)]),
+        ("Lookup", [v1.KeysRequest(keys=named)]),
+        (
+            "Put",
+            [
+                v1.PutRequest(header=v1.PutHeader(keys=named, annotations=[b"note", b""])),
+                v1.PutRequest(chunk=v1.PutChunk(block=0, data=_DATA, crc32c=_CRC)),
+                v1.PutRequest(chunk=v1.PutChunk(block=1, data=_DATA, crc32c=_CRC)),
+            ],
+        ),
+    ]
+
+
+def test_commit_someSlots_parentIsTheKeyBefore(liar: tuple[Liar, str]) -> None:
+    servicer, address = liar
+    with remote.Client(address, timeout=30) as client:
+        namespace = client.namespace("lies", block_bytes=512)
+        memory = holdings.Slots([b"0", b"1", b"2", b"3"], Lookup.of_status(Status.MISS, 4), 512)
+        slots = remote.Reservations(namespace, memory, {"parent": b"p", "depth": 5})
+        slots.commit([3, 0, 2])
+    headers = [requests[0].header.keys for _, requests in servicer.calls]
+    assert headers == [
+        v1.Keys(namespace_id=7, keys=[b"0"], parent=b"p", depth=5),
+        v1.Keys(namespace_id=7, keys=[b"2", b"3"], parent=b"1", depth=7),
+    ]
 
 
 def test_aio_cancelled_otherCallsGoOn(daemon: RemoteDaemon) -> None:

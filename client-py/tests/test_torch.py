@@ -149,7 +149,7 @@ def test_cancel_beforeItBegan_touchesNothing(fresh_daemon: Daemon) -> None:
         with kvtier_torch.register(namespace, tensors) as region:
             assert region.put(there, [0, 1, 2, 3]).wait() == [Status.OK] * 4
             before = tensors[0].array.copy()
-            # What has begun waits for the daemon, and the others for that: the region has four threads at most.
+            # The region has at most four threads: four copies wait for the daemon, and the others for a thread.
             fresh_daemon.pause()
             puts = [region.put(names, [0, 1, 2, 3]) for names in asked]
             gets = [region.get(there, [8, 9, 10, 11]) for _ in range(25)]

@@ -338,7 +338,7 @@ def on_device(engine: Engine) -> tuple[Request, Scheduler]:
 
 
 def step_of(*, new: Any = None, running: Any = None, tokens: int = 0) -> Any:
-    """What the engine's scheduler tells of a step that computes so many tokens, of at most one request that is told of."""
+    """The output of the engine's scheduler for a step of this many tokens, with at most one request in it."""
     told = [one for one in (new, running) if one is not None]
     return SimpleNamespace(
         scheduled_new_reqs=[] if new is None else [new],
@@ -578,7 +578,7 @@ def test_resetBehindARequest_whatItHadNotStored_isForgotten(engines: Make, monke
 
 
 def ended_with(engine: Engine, one: Request, **changed: Any) -> list[bytes]:
-    """What is stored of a request of 26 tokens, all of them planned, that ends when the engine has changed it."""
+    """The keys that are stored of a request of 26 planned tokens, when it ends after the engine changed it."""
     scheduler = engine.scheduler._scheduler
     block_ids = changed.pop("block_ids", one.block_ids)
     for name, value in changed.items():
@@ -1313,7 +1313,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trusted(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in memory was written by the daemon, as blocks of a GPU are."""
+    """Blocks in memory need no check, as if the daemon had written them from a GPU."""
     monkeypatch.setattr(Leases, "are_verified", property(lambda leases: leases.run == len(leases)))
 
 

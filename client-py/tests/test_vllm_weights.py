@@ -97,7 +97,7 @@ def test_twoFineTunesOfOneNamespace_areNotRefused_andShareNothing(engines: Make,
     one, other = weights.model(tmp_path / "one", 1), weights.model(tmp_path / "other", 2)
     assert run(engines(one, named), request(seed)) == 0
     assert run(engines(other, named), request(seed)) == 0
-    # The same weights elsewhere are the same.
+    # A copy of the weights in another folder is the same model.
     shutil.copytree(one, tmp_path / "copy")
     assert run(engines(tmp_path / "copy", named), request(seed)) == 40
 
@@ -204,7 +204,7 @@ def test_modelThatDrafts_isOfTheWeights(tmp_path: Path) -> None:
     # One part of which nothing is known makes the whole unknown.
     draft.model = "s3://draft"
     assert _weights.of_files(made) == ""
-    # What drafts with the target's own files adds nothing.
+    # A draft model from the target's own files adds nothing.
     draft.model = made.model_config.model
     assert _weights.of_files(made) == plain
 

@@ -156,7 +156,7 @@ def _bytes_read() -> int:
 
 
 def _snapshot(cache: Path, commit: str = COMMIT, in_place: bool = False) -> Path:
-    """What the hub's client leaves: contents under their hashes, and a snapshot with links to them."""
+    """The folder of the hub's client: contents under their hashes, and a snapshot with links to them."""
     repository = cache / "models--org--tiny"
     (repository / "blobs").mkdir(parents=True)
     folder = repository / "snapshots" / commit

@@ -1,4 +1,4 @@
-"""What `kvtier.vllm.tier` needs of vLLM's own offloading: the package where it is installed, otherwise a double of its classes."""
+"""The parts of vLLM's own offloading that `kvtier.vllm.tier` uses: the package where it is installed, otherwise a double of its classes."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""How an address tells a daemon on another machine from the socket of one on this."""
+"""The addresses of daemons on other machines."""
 
 import os
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kvtier._errors import InvalidArgument
 
 _SCHEMES = {"grpc://": False, "grpcs://": True}
 PORT = 7075
-"""where a daemon serves gRPC by default"""
+"""the port of gRPC by default"""
 
 
 class Address(NamedTuple):
@@ -19,7 +19,7 @@ class Address(NamedTuple):
 
     @property
     def target(self) -> str:
-        """As gRPC names it."""
+        """The address in the form of gRPC."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -31,7 +31,7 @@ class Address(NamedTuple):
 
 
 def is_remote(place: str | os.PathLike[str] | None) -> bool:
-    """Whether this is the address of a daemon over gRPC, and not the path of a socket."""
+    """Whether this is an address for gRPC, and not the path of a socket."""
     return isinstance(place, str) and place.startswith(tuple(_SCHEMES))
 
 
@@ -39,7 +39,7 @@ def parse(place: str) -> Address:
     """Reads an address: ``grpcs://HOST[:PORT]`` with TLS, ``grpc://HOST[:PORT]`` without.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: the address has another form.
     """
     for scheme, has_tls in _SCHEMES.items():
         if place.startswith(scheme):
@@ -52,7 +52,7 @@ def parse(place: str) -> Address:
 
 
 def _split(rest: str) -> tuple[str, int]:
-    """Host and port; nothing where it is neither."""
+    """Host and port; an empty host or port 0 if the text is malformed."""
     host, colon, port = rest.rpartition(":")
     if rest.endswith("]") or not colon:
         host, port = rest, str(PORT)

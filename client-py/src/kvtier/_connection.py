@@ -47,7 +47,7 @@ def default_socket_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceProperties:
-    """What a namespace is registered with: its text as the protocol has it, and the bytes of a block."""
+    """The arguments of a registration: the namespace's text in the form of the protocol, and the bytes of a block."""
 
     name: str
     block_bytes: int

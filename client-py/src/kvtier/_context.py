@@ -17,10 +17,10 @@ _chosen: ContextVar[bytes | None] = ContextVar("kvtier_request_context", default
 
 @contextmanager
 def request_context(traceparent: str | None = None, *, request_id: str | None = None) -> Iterator[str]:
-    """What is begun within is done in this context, in this thread or task: the daemon's log names its request id, which
-    is the trace id in hexadecimal, and where the context is sampled, the daemon's spans are its children.
+    """Operations that this thread or task begins inside belong to this context. The daemon's log names the request id, which
+    is the trace id in hexadecimal. If the context is sampled, the daemon's spans are its children.
 
-    Where OpenTelemetry is in use, its current span is the context of what is done without this.
+    Outside, the current span of OpenTelemetry is the context, if OpenTelemetry is in use.
 
     Args:
         traceparent: W3C's header. Without it and without a request_id there is a new id.
@@ -30,7 +30,7 @@ def request_context(traceparent: str | None = None, *, request_id: str | None = 
         The request id.
 
     Raises:
-        InvalidArgument: one of them is none, or both are given.
+        InvalidArgument: one of them is malformed, or both are given.
     """
     context = _made(traceparent, request_id)
     token = _chosen.set(context)

@@ -139,19 +139,21 @@ def context_of(
     **unknown: object,
 ) -> Context:
     """The context of an operation with these options."""
-    if unknown:
-        raise TypeError(
-            f"unknown option {next(iter(unknown))!r}; there are timeout, priority, group, parent, depth (and leading_run, no_wait, lease for acquire and get)"
-        )
-    if not (isinstance(priority, int) and isinstance(group, int) and isinstance(depth, int)):
-        raise _wrong_option(priority=priority, group=group, depth=depth)
+    if unknown or not (isinstance(priority, int) and isinstance(group, int) and isinstance(depth, int)):
+        raise wrong_option(unknown, priority=priority, group=group, depth=depth)
     margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
     deadline_ns = answer_by_ns - max(margin_ns, 0)
     return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, current())
 
 
-def _wrong_option(**options: object) -> TypeError:
-    name, value = next((name, value) for name, value in options.items() if not isinstance(value, int))
+def wrong_option(unknown: dict[str, object], **numbers: object) -> TypeError:
+    """The error about an option that does not exist, or else about a number that is none."""
+    if unknown:
+        return TypeError(
+            f"unknown option {next(iter(unknown))!r}; there are timeout, deadline_ns, priority, group, parent, depth "
+            "(and leading_run, no_wait, lease_s for acquire and get)"
+        )
+    name, value = next((name, value) for name, value in numbers.items() if not isinstance(value, int))
     expected = ", a kvtier.Priority" if name == "priority" else ""
     return TypeError(f"{name} is {value!r}; expected a whole number{expected}")
 

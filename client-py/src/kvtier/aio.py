@@ -33,7 +33,7 @@ class Client:
     """A connection to the daemon of this machine, for one event loop. As `kvtier.Client`, but it connects on first use."""
 
     def __new__(cls, socket_path: str | os.PathLike[str] | None = None, **options: Any) -> "Client":
-        """Where the path is an address, ``grpcs://HOST[:PORT]``, this is a `kvtier.remote.aio.Client`, with the options of that."""
+        """With an address, ``grpcs://HOST[:PORT]``, in place of a path this is a `kvtier.remote.aio.Client` and takes its options."""
         if cls is Client and is_remote(socket_path):
             from kvtier.remote.aio import Client as Remote
 

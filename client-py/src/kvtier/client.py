@@ -28,7 +28,7 @@ class Client:
     """
 
     def __new__(cls, socket_path: str | os.PathLike[str] | None = None, **options: Any) -> "Client":
-        """Where the path is an address, ``grpcs://HOST[:PORT]``, this is a `kvtier.remote.Client`, with the options of that."""
+        """With an address, ``grpcs://HOST[:PORT]``, in place of a path this is a `kvtier.remote.Client` and takes its options."""
         if cls is Client and is_remote(socket_path):
             from kvtier.remote import Client as Remote
 

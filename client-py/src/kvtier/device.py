@@ -35,7 +35,7 @@ PUT_WINDOW_BYTES = 64 << 20
 """A put asks for this much at a time, so that the daemon copies the first blocks while it makes room for the others."""
 
 GET_WINDOW_BYTES = 256 << 20
-"""The same of a get that is not counted by layer, or has one. Several come layer by layer, which takes all blocks at once."""
+"""A get of one layer, or without progress by layer, asks for this much at a time. A get by layer asks for all blocks at once."""
 
 _WINDOW_BLOCKS_MIN = 16
 
@@ -114,7 +114,7 @@ class RegionSpec:
     """IPC handles of events that copies may wait for"""
 
     def exported(self) -> list[ExportedMemory]:
-        """What is to be passed before the registration, in the order of its numbers."""
+        """The memory to pass before the registration, in the order of its numbers."""
         return [memory for memory in dict.fromkeys(memory for memory, _ in self.tensors) if isinstance(memory, ExportedMemory)]
 
     def text(self, first_passed: int = 0) -> bytes:
@@ -169,7 +169,7 @@ _NO_WORD = Word(0, 0)
 
 
 def window_blocks(window_bytes: int, part_bytes: int) -> int:
-    """So many blocks of a copy are asked for at a time, of which so many bytes each are copied."""
+    """How many blocks of a copy are asked for at a time, if this many bytes of each are copied."""
     return min(protocol.KEYS_MAX, max(_WINDOW_BLOCKS_MIN, window_bytes // part_bytes))
 
 
@@ -248,12 +248,12 @@ class Copying:
         return min(self._layers, (self._link.session.progress(word.number) - word.base) & _WORD_MASK)
 
     def wait_layers(self, layers: int) -> None:
-        """Waits here until so many leading layers are there, or it is over."""
+        """Waits here until this many leading layers are there, or the copy is over."""
         while self.layers_done() < layers:
             self._collect(_core.monotonic_ns() + _LOOK_EVERY_NS)
 
     def words_until(self, layers: int) -> list[tuple[int, int]] | None:
-        """What a GPU's stream has to wait for until so many leading layers are there: words of the session's memory
+        """The words that a GPU's stream waits for until this many leading layers are there: words of the session's memory
         (`Link.words`), by number, each with the value that it gets to (the difference as a signed number, as CUDA compares).
 
         From then on each gets there in any case and with nobody awake: with the copy's end, whatever came of it; with the

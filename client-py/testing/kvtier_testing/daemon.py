@@ -32,7 +32,7 @@ def _end_with_parent() -> None:
 
 
 def start_child(command: list[str], errors: IO[str] | None = None) -> "subprocess.Popen[str]":
-    """A process that ends with this thread, also where that is killed: tests leave nothing behind."""
+    """A process that ends with this thread, also when this process is killed: tests leave nothing behind."""
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=_end_with_parent)
 
 
@@ -128,15 +128,15 @@ def in_a_folder(make: Callable[[Path], D]) -> Iterator[D]:
 
 
 def all_stopped(tasks: Path) -> bool:
-    """Whether all of a process's threads are, as its folder of them in /proc has it."""
+    """Whether all threads of a process are stopped, by its folder /proc/PID/task."""
     try:
         return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return False  # one has ended since they were listed
 
 
-# What takes longer hangs; the clients' own timeouts are longer still.
 HANG_S = 20.0
+"""An operation that takes longer hangs. It is less than the timeouts of the tests' clients."""
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:

@@ -1,4 +1,4 @@
-"""Processes of a daemon: their command line, their start, and their end."""
+"""The process of a daemon: its command line, its start and its end."""
 
 import os
 import re
@@ -21,12 +21,12 @@ def command_of(program: Sequence[str], socket_path: Path, settings: Mapping[str,
 def start(
     command: Sequence[str], log: Path, failure: Callable[[str], BaseException], environment: Mapping[str, str] | None = None
 ) -> tuple["subprocess.Popen[str]", str]:
-    """A daemon that is ready, and the line in which it says so.
+    """A daemon that is ready, and the line that says so.
 
     Args:
-        log: where its standard error is appended.
-        failure: makes of words what is raised where the daemon does not become ready.
-        environment: variables beside those of this process.
+        log: the file to which its standard error is appended.
+        failure: makes the exception of a daemon that does not become ready, from a text.
+        environment: variables in addition to those of this process.
     """
     with log.open("a") as errors:
         process = subprocess.Popen(
@@ -36,7 +36,7 @@ def start(
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody uses now."""
+    """A port of the loopback that is free now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
@@ -44,13 +44,13 @@ def free_port() -> int:
 
 
 def http_address(line: str) -> str:
-    """Where the daemon that said this line serves HTTP; empty where it doesn't."""
+    """The address of HTTP in the line of a daemon that is ready; empty if it does not serve HTTP."""
     found = re.search(r"HTTP on ([^ ,]+)", line)
     return found[1] if found else ""
 
 
 def stop(process: "subprocess.Popen[str]", timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Ends a daemon as a service manager does, also one that was paused; kills it where that takes too long."""
+    """Ends a daemon as a service manager does, also a paused one; kills it if that takes too long."""
     if process.poll() is None:
         process.send_signal(signal.SIGCONT)
         process.terminate()

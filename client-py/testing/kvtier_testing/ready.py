@@ -1,4 +1,4 @@
-"""When a daemon that a check or a test has started is ready."""
+"""Waits for the start of a daemon."""
 
 import contextlib
 import os
@@ -14,17 +14,17 @@ _TOLD_CHARS = 4000
 
 
 def wait_ready(process: subprocess.Popen[str], log: Path, failure: Callable[[str], BaseException], timeout_s: float = READY_TIMEOUT_S) -> str:
-    """The line with which it says that it is ready, from its standard output: a pipe that nobody has read from. Where this raises, the
-    process has ended.
+    """Waits until a daemon is ready, and returns the line that says so. The process is dead if this function raises.
 
     Args:
-        log: where its standard error goes; its end is told where the daemon does not start.
-        failure: makes of words what is raised where the daemon ends, or is not ready in time.
+        process: the daemon. Its standard output is a pipe that nobody has read from.
+        log: the file of its standard error. The failure quotes the end of this file.
+        failure: makes the exception of a daemon that ends, or is not ready in time, from a text.
     """
     assert process.stdout is not None
     said = b""
     why = f"was not ready within {timeout_s:g} s"
-    # Not by the pipe's own readline: what that has read ahead, a wait for more does not see.
+    # Not with readline: select does not see lines that the pipe's buffer has read ahead.
     descriptor = process.stdout.fileno()
     end = time.monotonic() + timeout_s
     try:

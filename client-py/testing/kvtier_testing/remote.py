@@ -22,28 +22,31 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 class RemoteDaemon(Daemon):
-    """A daemon with a port for gRPC over TLS, whose callers bring a token."""
+    """A daemon with a port for gRPC over TLS, whose callers bring a token. It keeps all three when it is started again."""
+
+    port = 0
 
     def start(self, **changed: str) -> None:
-        self.port = free_port()
-        self.certificate, key = certificate(self.folder)
-        tokens = self.folder / "tokens"
-        self.token_file = self.folder / "token"
-        self.token_file.write_text(self.make_token("write"))
+        if not self.port:
+            self.port = free_port()
+            self.certificate, self.key = certificate(self.folder)
+            self.tokens = self.folder / "tokens"
+            self.token_file = self.folder / "token"
+            self.token_file.write_text(self.make_token("write"))
         super().start(
             **{
                 "grpc__enabled": "true",
                 "grpc__port": str(self.port),
                 "tls__certificate": str(self.certificate),
-                "tls__key": str(key),
-                "access__tokens": str(tokens),
+                "tls__key": str(self.key),
+                "access__tokens": str(self.tokens),
             }
             | changed
         )
 
     def make_token(self, role: str) -> str:
         """A token with a role, which the daemon knows from now on."""
-        command = [str(PROGRAMS / "kvtier"), "token", "make", "--name", role, "--file", str(self.folder / "tokens"), "--role", role]
+        command = [str(PROGRAMS / "kvtier"), "token", "make", "--name", role, "--file", str(self.tokens), "--role", role]
         made = subprocess.run(command, capture_output=True, text=True, check=True)
         return next(word for word in made.stdout.split() if word.startswith("kvt_"))
 
@@ -53,5 +56,5 @@ class RemoteDaemon(Daemon):
 
     @property
     def credentials(self) -> dict[str, Any]:
-        """What a client shows this daemon, and knows it by."""
+        """The arguments of a client of this daemon: its token, and the certificate to trust."""
         return {"token_file": self.token_file, "ca": self.certificate}

@@ -1,4 +1,4 @@
-"""What the connector needs of vLLM: the package itself where it is installed, otherwise a double of its classes.
+"""The parts of vLLM that the connector uses: the package itself where it is installed, otherwise a double of its classes.
 
 And an engine small enough for tests: one scheduler and the workers of all ranks, which call the connector in vLLM's order,
 and whose "attention" finds every wrong byte.
@@ -238,13 +238,13 @@ class Worker:
 
 
 def value(request: Request, position: int, layer: int, part: int) -> Any:
-    """What attention makes of a token, whatever the weights: it depends on all tokens before."""
+    """The attention values of a token, without the weights: they depend on all tokens before."""
     prefix = repr((request.parent, request.tokens[: position + 1], layer, part)).encode()
     return numpy.frombuffer(hashlib.blake2b(prefix, digest_size=TOKEN_BYTES).digest(), dtype=numpy.uint8)
 
 
 def _mask(weights: bytes) -> Any:
-    """What weights change of it."""
+    """The part of an attention value that depends on the weights."""
     return numpy.resize(numpy.frombuffer(hashlib.sha256(weights).digest(), dtype=numpy.uint8), TOKEN_BYTES)
 
 

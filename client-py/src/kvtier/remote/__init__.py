@@ -1,6 +1,6 @@
-"""Clients of a daemon on another machine, over gRPC, with the verbs and types of the local ones. They need `kvtier[remote]`.
+"""Clients of a daemon on another machine, over gRPC, with the verbs and types of the local clients. They need `kvtier[remote]`.
 
-`Client` blocks, `kvtier.remote.aio.Client` is for asyncio. `kvtier.Client("grpcs://host")` makes a `Client`, too.
+`Client` blocks; `kvtier.remote.aio.Client` is for asyncio. `kvtier.Client("grpcs://host")` also makes a `Client`.
 """
 
 try:

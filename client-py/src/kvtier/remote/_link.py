@@ -1,4 +1,4 @@
-"""The channel to a daemon: where, as whom, and what is sent again. Both front ends stand on it."""
+"""The channel to a daemon: its address, the credentials of its client, and the calls that are repeated. For both front ends."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from kvtier.v1 import kvtier_pb2 as v1
 
 _SERVICE = "kvtier.v1.Kvtier"
 _MESSAGE_BYTES_MAX = 8 << 20
-"""above what a daemon may be configured to send in one message"""
+"""more than the largest message that a daemon can be configured to send"""
 _KEEPALIVE_MS = 20_000
 _CONNECT_AGAIN_MS = (50, 500)
 _REPEATED = ("Ping", "Register", "Lookup", "Get", "Prefetch", "Stats")
-"""They change nothing that a second one could find changed, so gRPC sends them again where the connection broke or the
-daemon had no place."""
+"""Calls with the same effect when they are made twice. gRPC repeats them when the connection breaks, or when the daemon has
+no place for a call."""
 _TOKEN = re.compile(r"kvt_\S+", re.ASCII)
 
 UNARY: dict[str, Any] = {
@@ -39,7 +39,7 @@ UNARY: dict[str, Any] = {
     "Flush": v1.CountResponse,
     "Stats": v1.StatsResponse,
 }
-"""the methods with a message each way, and what they answer"""
+"""the methods with a message each way, and the classes of their answers"""
 
 _STATUS_OF = {
     grpc.StatusCode.UNAVAILABLE: Status.UNAVAILABLE,
@@ -61,7 +61,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: Any) -> "Failure":
-        """Of an error that gRPC raised."""
+        """The failure that an error of gRPC stands for."""
         code = error.code()
         words = error.details() or code.name
         return cls(_STATUS_OF.get(code, Status.INTERNAL), words)
@@ -69,7 +69,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the daemon is, and what a client shows it."""
+    """The address of a daemon, and the credentials of its client."""
 
     address: Address
     name: str = ""
@@ -92,10 +92,10 @@ class Settings:
         key: str | os.PathLike[str] | None,
         server_name: str | None,
     ) -> "Settings":
-        """Checks what a client was told.
+        """Checks the arguments of a client.
 
         Raises:
-            InvalidArgument: the address is none, a file cannot be read, or a token would go over the network unencrypted.
+            InvalidArgument: the address is malformed, a file cannot be read, or a token would go over the network unencrypted.
         """
         where = parse(address)
         if token is not None and token_file is not None:
@@ -109,6 +109,7 @@ class Settings:
         files = [None if file is None else os.fsdecode(file) for file in (token_file, ca, certificate, key)]
         settings = cls(where, name, token, files[0], files[1], files[2], files[3], server_name)
         settings.bearer()
+        settings.credentials()
         return settings
 
     def bearer(self) -> str | None:
@@ -126,7 +127,7 @@ class Settings:
         return text
 
     def credentials(self) -> Any:
-        """What TLS needs; None: there is none."""
+        """The credentials of TLS; None: the address is without TLS."""
         if not self.address.has_tls:
             return None
         return grpc.ssl_channel_credentials(
@@ -135,8 +136,16 @@ class Settings:
             certificate_chain=None if self.certificate is None else _read(self.certificate, "certificate"),
         )
 
+    def channel(self, api: Any) -> Any:
+        """A new channel to the daemon, of `grpc` or of `grpc.aio`."""
+        credentials = self.credentials()
+        target, options = self.address.target, self.options()
+        if credentials is None:
+            return api.insecure_channel(target, options)
+        return api.secure_channel(target, credentials, options)
+
     def options(self) -> list[tuple[str, object]]:
-        """How the channel behaves."""
+        """The options of a channel."""
         repeats = {
             "name": [{"service": _SERVICE, "method": method} for method in _REPEATED],
             "retryPolicy": {
@@ -163,7 +172,7 @@ class Settings:
         return options
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call brings: who calls, and in which context."""
+        """The metadata of every call: the token of its caller, and its trace context."""
         bearer = self.bearer()
         trace = current()
         metadata: tuple[tuple[str, str], ...] = ()
@@ -182,7 +191,7 @@ def _read(file: str, what: str) -> bytes:
 
 
 class Registered:
-    """How the daemon names the namespaces of a client, until it has forgotten them."""
+    """The numbers that the daemon gave the namespaces of a client."""
 
     def __init__(self) -> None:
         self.chunk_bytes = 0
@@ -199,7 +208,7 @@ class Registered:
             self.chunk_bytes = max(1, min(chunk_bytes, _MESSAGE_BYTES_MAX // 2))
 
     def forget(self, properties: NamespaceProperties, number: int) -> None:
-        """The daemon does not know the number any more."""
+        """Takes out a number that the daemon does not know any more."""
         with self._lock:
             if self._numbers.get(properties) == number:
                 del self._numbers[properties]

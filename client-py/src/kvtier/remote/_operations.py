@@ -11,15 +11,19 @@ yields    meaning
 ========  ======================================================
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._connection import NamespaceProperties
-from kvtier._operations import check_annotations, leading_run, spans
+from kvtier._core import monotonic_ns
+from kvtier._errors import InvalidArgument
+from kvtier._operations import check_annotations, check_memory, leading_run, spans, wrong_option
 from kvtier._protocol import Status, Tier
-from kvtier._types import Count, Get, Lookup
+from kvtier._types import Count, Get, Lookup, Ping
+from kvtier.client import as_keys
 from kvtier.remote._link import Failure, Registered
 from kvtier.v1 import kvtier_pb2 as v1
 
@@ -28,7 +32,7 @@ Operation: TypeAlias = Generator[Any, Any, T]
 
 _OK = Status.OK
 _LOOKED_UP_BYTES = 64 << 10
-"""From here on a put asks first which blocks are there: their bytes need not be sent."""
+"""A put of this many bytes or more begins with a lookup, and sends only the blocks that are not there."""
 _PRIORITIES = {
     protocol.REQUEST_PRIORITY_HIGH: v1.PRIORITY_HIGH,
     protocol.REQUEST_PRIORITY_LOW: v1.PRIORITY_LOW,
@@ -56,7 +60,7 @@ class Store(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What an operation's calls have in common."""
+    """The fields that the calls of an operation share."""
 
     registered: Registered
     properties: NamespaceProperties
@@ -78,15 +82,84 @@ class Context(NamedTuple):
         )
 
 
+def context_of(
+    registered: Registered,
+    properties: NamespaceProperties,
+    answer_by_ns: int,
+    *,
+    timeout: float | None = None,
+    deadline_ns: int | None = None,
+    priority: int = protocol.REQUEST_PRIORITY_NORMAL,
+    group: int = 0,
+    parent: bytes | None = None,
+    depth: int = 0,
+    **unknown: object,
+) -> Context:
+    """The context of an operation with these options. `answer_by_ns` stands for the timeout or the deadline."""
+    if unknown or not (isinstance(priority, int) and isinstance(group, int) and isinstance(depth, int)):
+        raise wrong_option(unknown, priority=priority, group=group, depth=depth)
+    return Context(registered, properties, answer_by_ns, priority, group, parent, depth)
+
+
+def checked(keys: Iterable[bytes]) -> Sequence[bytes]:
+    """Keys that the protocol takes.
+
+    Raises:
+        InvalidArgument: their lengths differ, or are not 1 to 32 bytes.
+        TypeError: one is not bytes.
+    """
+    keys = as_keys(keys)
+    for key in keys:
+        if not isinstance(key, bytes):
+            raise TypeError(f"a key is {key!r}; expected bytes")
+        if not 0 < len(key) <= protocol.KEY_BYTES_MAX or len(key) != len(keys[0]):
+            raise InvalidArgument(
+                f"a key has {len(key)} bytes; expected 1 to {protocol.KEY_BYTES_MAX}, and all keys of one length"
+            )
+    return keys
+
+
 def _status(code: int) -> Status:
     return Status(code) if 0 <= code < len(Status) else Status.INTERNAL
 
 
 def outcome_of(answer: Any) -> tuple[Status, str]:
-    """What became of a call as a whole, and why, in words."""
+    """The status of a call as a whole, and the reason in words."""
     if isinstance(answer, Failure):
         return answer.status, answer.text
     return _status(answer.outcome.status), answer.outcome.text
+
+
+def ping(is_connected: bool) -> Operation[Ping]:
+    """A client that is not connected asks twice: connecting is not part of the round trip."""
+    if not is_connected:
+        answer = yield Call("Ping", v1.PingRequest())
+        if isinstance(answer, Failure):
+            return Ping(answer.status, 0.0, answer.text)
+    started_ns = monotonic_ns()
+    answer = yield Call("Ping", v1.PingRequest())
+    round_trip_ns = monotonic_ns() - started_ns
+    status, text = outcome_of(answer)
+    if status is not _OK:
+        return Ping(status, 0.0, text or status.name)
+    return Ping(status, round_trip_ns / 1e9, "", answer.version)
+
+
+def stats() -> Operation[dict[str, Any]]:
+    """The daemon's statistics; empty when it does not answer."""
+    answer = yield Call("Stats", v1.StatsRequest())
+    if outcome_of(answer)[0] is not _OK:
+        return {}
+    found: dict[str, Any] = json.loads(answer.json)
+    return found
+
+
+def counters() -> Operation[dict[str, int]]:
+    """The daemon's counters; empty when it does not answer."""
+    answer = yield Call("Stats", v1.StatsRequest())
+    if outcome_of(answer)[0] is not _OK:
+        return {}
+    return {name: answer.counters[name] for name in protocol.COUNTERS if name in answer.counters}
 
 
 def register(registered: Registered, properties: NamespaceProperties) -> Operation[tuple[Status, str]]:
@@ -103,9 +176,8 @@ def register(registered: Registered, properties: NamespaceProperties) -> Operati
 
 
 def known(context: Context, call: Callable[[int], Operation[tuple[Status, Any]]]) -> Operation[tuple[Status, Any]]:
-    """Carries a call out with the namespace's number. A daemon that was restarted has forgotten it: then once more with
-    a new one, as nothing was done."""
-    status: Status = Status.UNAVAILABLE
+    """Carries out a call that names the namespace by its number. A restarted daemon has forgotten the number: the call
+    then did nothing, and is made once more with a new number."""
     for _ in range(2):
         number = context.registered.number(context.properties)
         if number is None:
@@ -114,12 +186,12 @@ def known(context: Context, call: Callable[[int], Operation[tuple[Status, Any]]]
                 return status, None
             number = context.registered.number(context.properties)
             if number is None:
-                continue
+                continue  # the daemon has forgotten this number, too
         status, answer = yield from call(number)
         if status is not Status.NAMESPACE_UNKNOWN:
             return status, answer
         context.registered.forget(context.properties, number)
-    return status, None
+    return Status.NAMESPACE_UNKNOWN, None
 
 
 def _asked(call: Any) -> Operation[tuple[Status, Any]]:
@@ -136,31 +208,35 @@ def _statuses(status: Status, answer: Any, count: int) -> list[Status]:
     return [_status(block.status) for block in answer.blocks]
 
 
-def for_keys(context: Context, method: str, keys: Sequence[bytes]) -> Operation[list[Status]]:
+def for_keys(context: Context, method: str, keys: Iterable[bytes]) -> Operation[list[Status]]:
     """Prefetch, Pin, Unpin, Delete: a status for each key."""
+    keys = checked(keys)
     statuses: list[Status] = []
     for start, count in spans(len(keys), protocol.KEYS_MAX):
-
-        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, Any]]:
-            request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
-            return (yield from _asked(Call(method, request)))
-
-        status, answer = yield from known(context, ask)
+        status, answer = yield from _part(context, method, keys, start, count)
         statuses += _statuses(status, answer, count)
     return statuses
 
 
-def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
+def _part(
+    context: Context, method: str, keys: Sequence[bytes], start: int, count: int
+) -> Operation[tuple[Status, Any]]:
+    """Makes a call about `keys[start:start + count]`."""
+
+    def ask(number: int) -> Operation[tuple[Status, Any]]:
+        request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
+        return (yield from _asked(Call(method, request)))
+
+    return (yield from known(context, ask))
+
+
+def lookup(context: Context, keys: Iterable[bytes]) -> Operation[Lookup]:
+    keys = checked(keys)
     run = 0
     load_ns = 0
     parts: list[tuple[Status, int, bytes]] = []
     for start, count in spans(len(keys), protocol.KEYS_MAX):
-
-        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, Any]]:
-            request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
-            return (yield from _asked(Call("Lookup", request)))
-
-        status, answer = yield from known(context, ask)
+        status, answer = yield from _part(context, "Lookup", keys, start, count)
         if status is _OK and len(answer.blocks) != count:
             status = Status.INTERNAL
         if status is not _OK:
@@ -174,7 +250,7 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
 
 
 def _short(block: Any) -> bytes:
-    """A block's result as the local protocol has it."""
+    """A block's result in the form of the local protocol."""
     tier = block.tier if 0 <= block.tier < len(Tier) else Tier.NONE
     return (_status(block.status) | tier << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
 
@@ -197,7 +273,7 @@ def part_of(memory: Any, index: int, block_bytes: int) -> memoryview:
 
 
 class _Sink:
-    """Takes the messages of a Get. What they say of places and lengths is checked: a daemon may be anybody's."""
+    """Takes the messages of a Get, and checks their places and lengths: the daemon may be hostile."""
 
     def __init__(self, into: object, start: int, count: int, block_bytes: int) -> None:
         self.statuses: list[Status] = [Status.UNAVAILABLE] * count
@@ -222,7 +298,7 @@ class _Sink:
             self._view = part_of(self._into, self._start + index, self._block_bytes)
         view = self._view
         assert view is not None
-        # Each access to the field makes a copy of it.
+        # Read once: each access to the field makes a copy of the bytes.
         data = message.data
         size = len(data)
         if size:
@@ -243,10 +319,12 @@ class _Sink:
 
 
 def get(
-    context: Context, keys: Sequence[bytes], into: object, leading_run_only: bool, no_wait: bool
+    context: Context, keys: Iterable[bytes], into: object, leading_run_only: bool, no_wait: bool
 ) -> Operation[Get]:
-    statuses: list[Status] = []
+    keys = checked(keys)
     block_bytes = context.properties.block_bytes
+    check_memory(into, len(keys), block_bytes, True)
+    statuses: list[Status] = []
     for start, count in spans(len(keys), protocol.KEYS_MAX):
 
         def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, list[Status]]]:
@@ -261,16 +339,14 @@ def get(
                 sink.take,
             )
             if sink.refusal is not None:
-                return sink.refusal, sink.statuses
+                return sink.refusal, []
             if isinstance(answer, Failure):
-                # Blocks that came before are whole, and checked.
+                # Blocks that came before the failure are whole, and checked.
                 sink.statuses = [answer.status if one is Status.UNAVAILABLE else one for one in sink.statuses]
-                if _OK not in sink.statuses:
-                    return answer.status, sink.statuses
             return _OK, sink.statuses
 
         status, answers = yield from known(context, ask)
-        statuses += answers if status is _OK and answers is not None else [status] * count
+        statuses += answers if status is _OK else [status] * count
         if leading_run_only and Status.MISS in statuses[start:]:
             statuses += [Status.MISS] * (len(keys) - start - count)
             break
@@ -278,30 +354,31 @@ def get(
 
 
 def put(
-    context: Context, keys: Sequence[bytes], source: object, annotations: Sequence[bytes | None] | None = None
+    context: Context, keys: Iterable[bytes], source: object, annotations: Sequence[bytes | None] | None = None
 ) -> Operation[list[Status]]:
     """Sends the bytes of those blocks that are not there."""
+    keys = checked(keys)
+    block_bytes = context.properties.block_bytes
+    check_memory(source, len(keys), block_bytes, False)
     if annotations is not None:
         check_annotations(annotations, len(keys))
     statuses: list[Status] = []
-    block_bytes = context.properties.block_bytes
     for start, count in spans(len(keys), protocol.KEYS_MAX):
 
         def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, list[Status]]]:
-            there: list[Status] = []
+            named = context.keys(number, keys, start, count)
+            is_there = [False] * count
             if count * block_bytes >= _LOOKED_UP_BYTES:
-                request = v1.KeysRequest(keys=context.keys(number, keys, start, count))
-                status, answer = yield from _asked(Call("Lookup", request))
+                status, answer = yield from _asked(Call("Lookup", v1.KeysRequest(keys=named)))
                 if status is Status.NAMESPACE_UNKNOWN:
                     return status, []
-                there = _statuses(status, answer, count)
-            is_there = [one is _OK for one in there] or [False] * count
-            if all(is_there):
-                return _OK, [Status.EXISTS] * count
+                is_there = [one is _OK for one in _statuses(status, answer, count)]
+                if all(is_there):
+                    return _OK, [Status.EXISTS] * count
             kept = [] if annotations is None else [one or b"" for one in annotations[start : start + count]]
-            header = v1.PutHeader(keys=context.keys(number, keys, start, count), annotations=kept)
+            header = v1.PutHeader(keys=named, annotations=kept)
             chunk_bytes = context.registered.chunk_bytes
-            answer = yield Store(lambda: _chunks(header, source, start, is_there, block_bytes, chunk_bytes))
+            answer = yield Store(lambda: _messages(header, source, start, is_there, block_bytes, chunk_bytes))
             status, _ = outcome_of(answer)
             written = _statuses(status, answer, count)
             return status, [
@@ -310,30 +387,26 @@ def put(
             ]
 
         status, answers = yield from known(context, ask)
-        statuses += answers if status is _OK and answers is not None else [status] * count
+        statuses += answers if status is _OK else [status] * count
     return statuses
 
 
-def _chunks(
+def _messages(
     header: Any, source: object, start: int, is_there: list[bool], block_bytes: int, chunk_bytes: int
 ) -> Iterator[Any]:
+    """The messages of a Put: the header, then the chunks of the blocks that are not there."""
     yield v1.PutRequest(header=header)
     for index, skipped in enumerate(is_there):
         if skipped:
             continue
         view = part_of(source, start + index, block_bytes)
-        # Of the bytes that are sent: the caller's memory may change meanwhile.
         crc = 0
         for offset in range(0, block_bytes, chunk_bytes):
+            # The checksum covers the copy that is sent: the caller's memory may change meanwhile.
             part = bytes(view[offset : offset + chunk_bytes])
             crc = _core.crc32c(part, crc)
             is_last = offset + len(part) == block_bytes
-            chunk = v1.PutChunk(block=index, offset=offset, data=part, crc32c=crc if is_last else None)
-            yield v1.PutRequest(chunk=chunk)
-
-
-def counters_of(answer: Any) -> dict[str, int]:
-    """The counters of a Stats answer."""
-    if outcome_of(answer)[0] is not _OK:
-        return {}
-    return {name: answer.counters[name] for name in protocol.COUNTERS if name in answer.counters}
+            # A dict, because protobuf serializes and parses a message that is made part of another.
+            yield v1.PutRequest(
+                chunk={"block": index, "offset": offset, "data": part, "crc32c": crc if is_last else None}
+            )

@@ -25,7 +25,7 @@ from kvtier.torch._layout import Plane
 from kvtier.torch._waits import StreamWaits
 
 EVENTS = 32
-"""So many copies can wait for events at a time; with more, this process waits itself."""
+"""How many copies can wait for events at a time. If there are more, this process waits itself."""
 
 _OUTER_AXES = "CNH"
 
@@ -294,7 +294,7 @@ def region_spec(
     place: Callable[[int, int], tuple[bytes | ExportedMemory, int]],
     events: Sequence[bytes] = (),
 ) -> RegionSpec:
-    """What the daemon is told of some planes.
+    """The description of planes that the daemon gets.
 
     Args:
         place: the memory and the offset of an address; its second argument is the tensor's number, for messages.

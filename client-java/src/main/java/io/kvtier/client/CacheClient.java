@@ -5,8 +5,8 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * A client of a daemon, wherever that is: {@link KvtierClient} talks to one of this machine through
- * shared memory, {@link RemoteClient} to another by gRPC.
+ * A client of a daemon: {@link KvtierClient} uses the shared memory of a daemon on this machine,
+ * {@link RemoteClient} uses gRPC.
  */
 public interface CacheClient extends AutoCloseable {
   /**
@@ -22,7 +22,7 @@ public interface CacheClient extends AutoCloseable {
   }
 
   /**
-   * A namespace, registered now where the daemon answers, else by the next operation.
+   * A namespace. It is registered now if the daemon answers, else by the next operation.
    *
    * @param blockBytes the bytes of each block
    * @param properties all that makes bytes interchangeable
@@ -30,7 +30,7 @@ public interface CacheClient extends AutoCloseable {
    */
   CacheNamespace namespace(String name, long blockBytes, Map<String, String> properties);
 
-  /** Whether the daemon answers; the detail says who does, or why nobody does. */
+  /** Whether the daemon answers; the detail is its version, or why it does not answer. */
   CompletableFuture<PingResult> ping();
 
   /** The daemon's state in JSON. */
@@ -41,7 +41,7 @@ public interface CacheClient extends AutoCloseable {
 
   boolean isConnected();
 
-  /** Where the daemon is asked: an address, or the path of a socket. */
+  /** The address of the daemon, or the path of its socket. */
   String place();
 
   @Override

@@ -7,8 +7,8 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * One cache layout, and what can be done with its blocks wherever their daemon is. Outcomes are
- * values; see {@link Namespace} for a daemon of this machine, {@link RemoteNamespace} for another.
+ * One cache layout, and the operations on its blocks. Outcomes are values. {@link Namespace} uses a
+ * daemon of this machine, {@link RemoteNamespace} uses gRPC.
  */
 public interface CacheNamespace {
   String name();
@@ -22,7 +22,7 @@ public interface CacheNamespace {
   /** OK, or why the daemon does not serve this namespace. */
   Status status();
 
-  /** What {@link #status} means here, in words. */
+  /** The reason for {@link #status}, in words. */
   String detail();
 
   /** Which blocks are there, and where. Changes nothing and renews nothing. */
@@ -44,7 +44,7 @@ public interface CacheNamespace {
   CompletableFuture<BatchResult> put(Keys keys, List<MemorySegment> sources, Options options);
 
   /**
-   * As the other, with bytes that are kept with the blocks, at most 2048 of each.
+   * Stores copies of blocks, each with an annotation of at most 2048 bytes.
    *
    * @param annotations one for each key; an empty one is none
    */

@@ -57,7 +57,7 @@ final class Call implements BooleanSupplier {
   @Nullable Batch batch;
   int batchIndex;
 
-  /** What its request was made in. */
+  /** The trace context of the request. */
   @Nullable TraceContext context;
 
   Status status = Status.OK;
@@ -191,7 +191,7 @@ final class Call implements BooleanSupplier {
         Words.getInt(region, at + CompletionDescriptor.PEERS_RANK_OFFSET));
   }
 
-  /** Who advertises the longest prefix of a lookup's keys; null: nobody has the first. */
+  /** The region that advertises the longest prefix of a lookup's keys; null: none has the first. */
   LookupResult.@Nullable Holder holder() {
     return status == Status.OK ? holder : null;
   }

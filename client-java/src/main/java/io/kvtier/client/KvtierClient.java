@@ -130,7 +130,9 @@ public final class KvtierClient implements CacheClient {
    */
   @Override
   public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
-    Namespace namespace = new Namespace(operations, transfers, name, blockBytes, properties);
+    Namespace namespace =
+        new Namespace(
+            operations, transfers, NamespaceProperties.of(name, blockBytes, properties));
     connector.add(namespace);
     Session session = connector.session(System.nanoTime() + config.timeoutNs());
     if (session != null) {

@@ -1,17 +1,10 @@
 package io.kvtier.client;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
-import io.kvtier.protocol.Printable;
-import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.Utf8;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
-import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
@@ -30,80 +23,30 @@ public final class Namespace implements CacheNamespace {
 
   private final Operations operations;
   private final Transfers transfers;
-  private final String name;
-  private final long blockBytes;
-  private final Map<String, String> properties;
-  private final String text;
+  private final NamespaceProperties properties;
   private volatile @Nullable Registration registration;
   private volatile boolean unregistered;
 
-  Namespace(
-      Operations operations,
-      Transfers transfers,
-      String name,
-      long blockBytes,
-      Map<String, String> properties) {
+  Namespace(Operations operations, Transfers transfers, NamespaceProperties properties) {
     this.operations = operations;
     this.transfers = transfers;
-    this.name = name;
-    this.blockBytes = blockBytes;
-    Objects.requireNonNull(name, "the namespace's name is null");
-    if (name.isEmpty()) {
-      throw new IllegalArgumentException(
-          "the namespace has no name: give it one that all who share its blocks use");
-    }
-    TreeMap<String, String> sorted =
-        new TreeMap<>(Objects.requireNonNull(properties, "the namespace's properties are null"));
-    String given = sorted.put("name", name);
-    if (given != null && !given.equals(name)) {
-      throw new IllegalArgumentException(
-          "the namespace is called '" + name + "', its properties say '" + given + "'");
-    }
-    if (blockBytes <= 0) {
-      throw new IllegalArgumentException("a block has at least 1 byte, not " + blockBytes);
-    }
-    StringBuilder lines = new StringBuilder();
-    sorted.forEach((property, value) -> {
-      Objects.requireNonNull(value, () -> "the property '" + property + "' is null");
-      if (property.isEmpty() || property.contains("=") || (property + value).contains("\n")) {
-        throw new IllegalArgumentException(
-            "a property is one line 'property=value', which '"
-                + property
-                + "="
-                + value
-                + "' is not");
-      }
-      lines.append(property).append('=').append(value).append('\n');
-    });
-    this.text = lines.toString();
-    if (!Utf8.canEncode(text)) {
-      throw new IllegalArgumentException(
-          "the namespace '"
-              + Printable.of(name)
-              + "' or one of its properties has half of a surrogate pair, which no UTF-8 can say:"
-              + " give it a name that is text");
-    }
-    if (text.getBytes(UTF_8).length > Protocol.TEXT_BYTES_MAX) {
-      throw new IllegalArgumentException(
-          "the properties have more than " + Protocol.TEXT_BYTES_MAX + " bytes");
-    }
-    this.properties = Map.copyOf(sorted);
+    this.properties = properties;
   }
 
   @Override
   public String name() {
-    return name;
+    return properties.name();
   }
 
   @Override
   public long blockBytes() {
-    return blockBytes;
+    return properties.blockBytes();
   }
 
   /** All that makes bytes interchangeable, with the name. */
   @Override
   public Map<String, String> properties() {
-    return properties;
+    return properties.all();
   }
 
   /** OK, or why the daemon does not serve this namespace. */
@@ -113,7 +56,7 @@ public final class Namespace implements CacheNamespace {
     return known == null ? Status.UNAVAILABLE : known.status();
   }
 
-  /** What {@link #status} means here, in words: the property that differs. */
+  /** The reason for {@link #status}, in words: the property that differs. */
   @Override
   public String detail() {
     Registration known = registration;
@@ -138,7 +81,7 @@ public final class Namespace implements CacheNamespace {
     }
     Registration made =
         operations
-            .register(session, text, blockBytes)
+            .register(session, properties.text(), properties.blockBytes())
             .read(batch ->
                 new Registration(session, batch.status(), batch.detail(), (int) batch.value()));
     // What may pass is tried again by the next operation.
@@ -244,8 +187,8 @@ public final class Namespace implements CacheNamespace {
   }
 
   /**
-   * As the other, with bytes that are kept with the blocks, at most 2048 of each: {@link
-   * BlockTokens} makes what the daemon's events need.
+   * Stores copies of blocks, each with an annotation of at most 2048 bytes. {@link BlockTokens}
+   * makes the annotations that the daemon's events need.
    *
    * @param annotations one for each key; an empty one is none
    */
@@ -309,6 +252,6 @@ public final class Namespace implements CacheNamespace {
 
   @Override
   public String toString() {
-    return "namespace " + name + ", blocks of " + blockBytes + " bytes";
+    return properties.toString();
   }
 }

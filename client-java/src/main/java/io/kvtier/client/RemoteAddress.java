@@ -3,7 +3,7 @@ package io.kvtier.client;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Where a daemon serves gRPC. */
+/** The address of a daemon that serves gRPC. */
 record RemoteAddress(String host, int port, boolean hasTls) {
   private static final int PORT = 7075;
   private static final int PORT_MAX = 65_535;

@@ -29,6 +29,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -61,14 +62,14 @@ final class RemoteChannel implements AutoCloseable {
   private static final int MESSAGE_BYTES_MAX = 8 << 20;
   private static final int WINDOW_BYTES = 16 << 20;
 
-  /** As many transfers at once as a daemon takes of its smallest tenant. */
+  /** Transfers at once: as many as a daemon accepts of its smallest tenant. */
   private static final int TRANSFERS_MAX = 8;
 
   private static final int TRIES_MAX = 3;
   private static final long PAUSE_MS = 50;
   private static final long STOP_TIMEOUT_S = 5;
 
-  /** They change nothing that a second one could find changed. */
+  /** Calls with the same effect when they are made twice. */
   private static final Set<ServiceMethod<?, ?>> REPEATABLE =
       Set.of(
           KvtierGrpcClient.Ping,
@@ -141,20 +142,20 @@ final class RemoteChannel implements AutoCloseable {
     return options;
   }
 
-  /** Why the last call was not carried out; empty when it was. */
+  /** Why the last call was not carried out; empty if it was. */
   String trouble() {
     return trouble;
   }
 
-  /** Begins something on the event loop. */
-  <T> Future<T> begin(Supplier<Future<T>> what) {
+  /** Begins an operation on the event loop. */
+  <T> Future<T> begin(Supplier<Future<T>> operation) {
     Promise<T> promise = Promise.promise();
     try {
       loop.runOnContext(v -> {
         if (isClosed) {
           promise.fail(closed());
         } else {
-          what.get().onComplete(promise);
+          operation.get().onComplete(promise);
         }
       });
     } catch (RejectedExecutionException e) {
@@ -167,34 +168,49 @@ final class RemoteChannel implements AutoCloseable {
     return new Failure(Status.UNAVAILABLE, "this client was closed");
   }
 
-  /** A message each way. What changes nothing is sent again where the connection broke. */
+  /** A message each way. */
   <Q, R> Future<R> call(ServiceMethod<R, Q> method, Q message, long deadlineNs) {
-    return tryCall(method, message, deadlineNs, 1);
+    Supplier<Future<R>> attempt =
+        () ->
+            this.<Q, R, R>open(
+                method, deadlineNs, request -> request.send(message).compose(RemoteChannel::only));
+    return REPEATABLE.contains(method) ? repeat(attempt, () -> true, deadlineNs) : attempt.get();
   }
 
-  private <Q, R> Future<R> tryCall(
-      ServiceMethod<R, Q> method, Q message, long deadlineNs, int tries) {
-    Future<R> answer =
-        this.<Q, R, R>open(
-            method, deadlineNs, request -> request.send(message).compose(RemoteChannel::only));
-    if (!REPEATABLE.contains(method) || tries >= TRIES_MAX) {
-      return answer;
-    }
-    return answer.recover(error -> {
-      long leftNs = deadlineNs - System.nanoTime();
-      boolean mayPass =
-          error instanceof Failure failure
-              && (failure.status() == Status.UNAVAILABLE || failure.status() == Status.BUSY);
-      if (!mayPass || isClosed || leftNs <= PAUSE_MS * tries * 1_000_000) {
-        return Future.failedFuture(error);
-      }
-      return vertx
-          .timer(PAUSE_MS * tries, TimeUnit.MILLISECONDS)
-          .compose(v -> tryCall(method, message, deadlineNs, tries + 1));
-    });
+  /**
+   * Makes a call that changes nothing, and makes it again when the connection breaks or the daemon
+   * has no place for it.
+   *
+   * @param isUnanswered whether no part of an answer has come
+   */
+  <T> Future<T> repeat(Supplier<Future<T>> attempt, BooleanSupplier isUnanswered, long deadlineNs) {
+    return repeat(attempt, isUnanswered, deadlineNs, 1);
   }
 
-  private static <Q, R> Future<R> only(GrpcClientResponse<Q, R> response) {
+  private <T> Future<T> repeat(
+      Supplier<Future<T>> attempt, BooleanSupplier isUnanswered, long deadlineNs, int tries) {
+    return attempt
+        .get()
+        .recover(error -> {
+          long leftNs = deadlineNs - System.nanoTime();
+          boolean mayPass =
+              error instanceof Failure failure
+                  && (failure.status() == Status.UNAVAILABLE || failure.status() == Status.BUSY)
+                  && isUnanswered.getAsBoolean();
+          if (!mayPass
+              || isClosed
+              || tries >= TRIES_MAX
+              || leftNs <= PAUSE_MS * tries * 1_000_000) {
+            return Future.failedFuture(error);
+          }
+          return vertx
+              .timer(PAUSE_MS * tries, TimeUnit.MILLISECONDS)
+              .compose(v -> repeat(attempt, isUnanswered, deadlineNs, tries + 1));
+        });
+  }
+
+  /** The one message of an answer. */
+  static <Q, R> Future<R> only(GrpcClientResponse<Q, R> response) {
     return response
         .last()
         .compose(message -> {
@@ -205,7 +221,7 @@ final class RemoteChannel implements AutoCloseable {
         });
   }
 
-  /** A get or a put, of which there are a few at once. */
+  /** A get or a put: at most {@link #TRANSFERS_MAX} at once. */
   <Q, R, T> Future<T> transfer(
       ServiceMethod<R, Q> method,
       long deadlineNs,
@@ -283,7 +299,7 @@ final class RemoteChannel implements AutoCloseable {
     };
   }
 
-  /** What a call's status says, where it is not OK. */
+  /** The failure that a status of gRPC stands for. */
   static Failure failure(@Nullable GrpcStatus status, @Nullable String text) {
     GrpcStatus known = status == null || status == GrpcStatus.OK ? GrpcStatus.UNAVAILABLE : status;
     Status ours =

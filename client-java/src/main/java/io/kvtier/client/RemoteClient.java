@@ -22,13 +22,12 @@ import org.jspecify.annotations.Nullable;
  * Thread-safe.
  *
  * <p>A daemon that is not there is no exception: operations answer {@link Status#UNAVAILABLE} or
- * {@link Status#DEADLINE}, and a later one connects again. Reads are sent again where the
- * connection broke. The bytes of blocks are compared with their checksums here, too. Futures
- * complete on the client's event loop: dependent stages that take long belong on an executor of
- * their own.
+ * {@link Status#DEADLINE}, and a later one connects again. Reads are sent again when the
+ * connection breaks. The client compares the bytes of blocks with their checksums. Futures complete
+ * on the client's event loop: dependent stages that take long belong on an executor of their own.
  */
 public final class RemoteClient implements CacheClient {
-  /** What a client was told. */
+  /** The arguments of a client. */
   record Settings(
       RemoteAddress address,
       Duration timeout,
@@ -82,20 +81,21 @@ public final class RemoteClient implements CacheClient {
     return settings.address().toString();
   }
 
-  /** Whether the daemon has answered the last call. */
+  /** Whether the daemon answered the last call. */
   @Override
   public boolean isConnected() {
     return channel.trouble().isEmpty();
   }
 
-  /** Why the last call was not carried out, in words; empty when it was. */
+  /** Why the last call was not carried out, in words; empty if it was. */
   public String trouble() {
     return channel.trouble();
   }
 
   @Override
   public RemoteNamespace namespace(String name, long blockBytes, Map<String, String> properties) {
-    RemoteNamespace namespace = new RemoteNamespace(this, name, blockBytes, properties);
+    RemoteNamespace namespace =
+        new RemoteNamespace(this, NamespaceProperties.of(name, blockBytes, properties));
     namespace.registerOrThrow();
     return namespace;
   }
@@ -106,7 +106,7 @@ public final class RemoteClient implements CacheClient {
     if (isConnected()) {
       return done(timedPing(deadlineNs), RemoteClient::silent);
     }
-    // What connecting takes is no part of the round trip.
+    // The first ping connects: connecting is not part of the round trip.
     return done(
         timedPing(deadlineNs).compose(first -> timedPing(deadlineNs)), RemoteClient::silent);
   }
@@ -162,7 +162,7 @@ public final class RemoteClient implements CacheClient {
     return channel;
   }
 
-  /** When an operation that begins now is to be over, by {@code System.nanoTime}. */
+  /** The deadline of an operation that begins now, by {@code System.nanoTime}. */
   long deadlineNs(Options options) {
     long timeoutNs = options.timeoutNs() == 0 ? settings.timeout().toNanos() : options.timeoutNs();
     return System.nanoTime() + timeoutNs;
@@ -207,7 +207,7 @@ public final class RemoteClient implements CacheClient {
       this.address = address;
     }
 
-    /** The deadline of operations that bring none: 10 s after they begin where it is not set. */
+    /** The default deadline of an operation: 10 s after its begin if it is not set here. */
     public Builder timeout(Duration value) {
       if (value.isNegative() || value.isZero()) {
         throw new IllegalArgumentException("a timeout is positive, not " + value);
@@ -216,7 +216,7 @@ public final class RemoteClient implements CacheClient {
       return this;
     }
 
-    /** What {@code kvtier token make} printed. */
+    /** The token that {@code kvtier token make} printed. */
     public Builder token(String value) {
       token = value;
       return this;
@@ -228,13 +228,13 @@ public final class RemoteClient implements CacheClient {
       return this;
     }
 
-    /** Certificates in PEM, of which one has signed the daemon's; else those that Java trusts. */
+    /** A PEM file with the certificate that signed the daemon's; else those that Java trusts. */
     public Builder authority(Path value) {
       authority = value;
       return this;
     }
 
-    /** This client's certificate and key in PEM, for a daemon that wants one. */
+    /** PEM files with this client's certificate and key, for a daemon that asks for them. */
     public Builder certificate(Path chain, Path privateKey) {
       certificate = chain;
       key = privateKey;
@@ -244,8 +244,8 @@ public final class RemoteClient implements CacheClient {
     /**
      * Makes the client, which connects with its first operation.
      *
-     * @throws IllegalArgumentException where a token would go over the network unencrypted, or is
-     *     none
+     * @throws IllegalArgumentException if the token would go over the network unencrypted, or has
+     *     another form
      */
     public RemoteClient build() {
       boolean hasToken = token != null || tokenFile != null;

@@ -7,6 +7,7 @@ import io.kvtier.protocol.v1.GetResponse;
 import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
+import io.vertx.grpc.client.GrpcClientRequest;
 import io.vertx.grpc.client.GrpcClientResponse;
 import io.vertx.grpc.common.GrpcStatus;
 import java.lang.foreign.MemorySegment;
@@ -17,8 +18,8 @@ import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The blocks of one Get as they come. What its messages say of places and lengths is checked: a
- * daemon may be anybody's. Confined to the event loop.
+ * Receives the blocks of one Get, and checks the places and lengths in its messages: the daemon may
+ * be hostile. Confined to the event loop.
  */
 final class RemoteGet {
   private final List<MemorySegment> destinations;
@@ -26,6 +27,7 @@ final class RemoteGet {
   private final Status[] statuses;
   private final TierId[] tiers;
   private final CRC32C crc = new CRC32C();
+  private boolean isAnswered;
   private int block = -1;
   private long filled;
   private Status refusal = Status.OK;
@@ -41,7 +43,7 @@ final class RemoteGet {
     Arrays.fill(tiers, TierId.NONE);
   }
 
-  /** Asks for blocks; completes when all that will come have come. */
+  /** Asks for blocks; completes with the end of the answer. */
   static Future<RemoteGet> of(
       RemoteChannel channel,
       io.kvtier.protocol.v1.Keys keys,
@@ -63,12 +65,19 @@ final class RemoteGet {
             .build();
     RemoteGet get = new RemoteGet(destinations, blockBytes);
     return channel
-        .<GetRequest, GetResponse, RemoteGet>transfer(
-            KvtierGrpcClient.Get,
-            deadlineNs,
-            request -> request.send(message).compose(get::collect))
+        .repeat(
+            () ->
+                channel.<GetRequest, GetResponse, RemoteGet>transfer(
+                    KvtierGrpcClient.Get,
+                    deadlineNs,
+                    request ->
+                        request
+                            .send(message)
+                            .compose(response -> get.collect(request, response))),
+            () -> !get.isAnswered,
+            deadlineNs)
         .recover(error -> {
-          // Blocks that came before are whole, and checked.
+          // Blocks that came before the failure are whole, and checked.
           if (error instanceof RemoteChannel.Failure broken
               && Arrays.asList(get.statuses).contains(Status.OK)) {
             get.failure = broken;
@@ -78,13 +87,20 @@ final class RemoteGet {
         });
   }
 
-  private Future<RemoteGet> collect(GrpcClientResponse<GetRequest, GetResponse> response) {
+  private Future<RemoteGet> collect(
+      GrpcClientRequest<GetRequest, GetResponse> request,
+      GrpcClientResponse<GetRequest, GetResponse> response) {
     Promise<RemoteGet> done = Promise.promise();
     response.exceptionHandler(done::tryFail);
     response.handler(message -> {
-      String nonsense = take(message);
-      if (nonsense != null) {
-        done.tryFail(new RemoteChannel.Failure(Status.UNAVAILABLE, nonsense));
+      if (done.future().isComplete()) {
+        return; // The destinations are the caller's again.
+      }
+      try {
+        take(message);
+      } catch (RuntimeException e) {
+        done.tryFail(e);
+        request.cancel();
       }
     });
     response.endHandler(end -> {
@@ -98,16 +114,21 @@ final class RemoteGet {
     return done.future();
   }
 
-  /** Takes a message; returns why it makes no sense, where it makes none. */
-  private @Nullable String take(GetResponse message) {
+  /**
+   * Takes a message.
+   *
+   * @throws RemoteChannel.Failure if its place or its length is wrong
+   */
+  private void take(GetResponse message) {
+    isAnswered = true;
     if (message.hasRefusal()) {
       refusal = Status.of(message.getRefusal().getStatusValue());
       refusalText = message.getRefusal().getText();
-      return null;
+      return;
     }
     int index = message.getBlock();
     if (index < 0 || index >= statuses.length) {
-      return "the daemon sent bytes of block " + index + ", of " + statuses.length;
+      throw nonsense("the daemon sent bytes of block " + index + ", of " + statuses.length);
     }
     if (index != block) {
       block = index;
@@ -117,13 +138,14 @@ final class RemoteGet {
     ByteBuffer data = message.getData().asReadOnlyByteBuffer();
     if (data.hasRemaining()) {
       if (message.getOffset() != filled || data.remaining() > blockBytes - filled) {
-        return "the daemon sent "
-            + data.remaining()
-            + " bytes at "
-            + message.getOffset()
-            + " of a block, of which "
-            + filled
-            + " have come";
+        throw nonsense(
+            "the daemon sent "
+                + data.remaining()
+                + " bytes at "
+                + message.getOffset()
+                + " of a block, of which "
+                + filled
+                + " have come");
       }
       MemorySegment.copy(
           MemorySegment.ofBuffer(data), 0, destinations.get(index), filled, data.remaining());
@@ -136,18 +158,21 @@ final class RemoteGet {
       boolean isWhole = filled == blockBytes && (int) crc.getValue() == message.getCrc32C();
       statuses[index] = status == Status.OK && !isWhole ? Status.CORRUPT : status;
     }
-    return null;
   }
 
-  /** Why the whole of it was refused; OK where it was not. */
+  private static RemoteChannel.Failure nonsense(String why) {
+    return new RemoteChannel.Failure(Status.UNAVAILABLE, why);
+  }
+
+  /** Why the daemon refused the whole get; OK if it did not. */
   Status refusal() {
     return refusal;
   }
 
   /**
-   * Says what came of each block.
+   * Adds the outcome of each block.
    *
-   * @return whether further parts are to be asked for
+   * @return whether the next part is needed
    */
   boolean into(Outcome outcome, int from, int count, Options options) {
     if (refusal != Status.OK) {

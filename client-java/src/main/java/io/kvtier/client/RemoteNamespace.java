@@ -1,6 +1,5 @@
 package io.kvtier.client;
 
-import com.google.protobuf.ByteString;
 import com.google.protobuf.UnsafeByteOperations;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
@@ -12,7 +11,6 @@ import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.NamespaceRequest;
-import io.kvtier.protocol.v1.Outcome;
 import io.kvtier.protocol.v1.OutcomeResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
@@ -21,67 +19,93 @@ import io.vertx.grpc.common.ServiceMethod;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
-import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.BiFunction;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /** One cache layout of a daemon that is asked by gRPC. Thread-safe. */
 public final class RemoteNamespace implements CacheNamespace {
-  /** How the daemon names it, until it has forgotten that. */
+  /** The number that the daemon gave the namespace, until it is restarted. */
   record Registration(long number, int chunkBytes) {}
 
-  /** From here on a put asks first which blocks are there: their bytes need not be sent. */
-  private static final long LOOKED_UP_BYTES = 64 << 10;
+  /** The keys of a batch that go in one call. */
+  private record Part(Keys keys, int from, int count, Options options, long deadlineNs) {
+    static Part at(int from, Keys keys, Options options, long deadlineNs) {
+      return new Part(
+          keys, from, Math.min(Protocol.KEYS_MAX, keys.count() - from), options, deadlineNs);
+    }
 
-  private static final int ANNOTATION_BYTES_MAX = 2048;
+    int end() {
+      return from + count;
+    }
+
+    <T> List<T> of(List<T> batch) {
+      return batch.subList(from, end());
+    }
+
+    /** The keys; the key before them is their parent. */
+    io.kvtier.protocol.v1.Keys message(Registration known) {
+      Options own = Transfers.at(options, keys, from);
+      io.kvtier.protocol.v1.Keys.Builder message =
+          io.kvtier.protocol.v1.Keys.newBuilder()
+              .setNamespaceId(known.number())
+              .setGroup(own.group())
+              .setDepth(own.depth());
+      for (int i = from; i < end(); i++) {
+        message.addKeys(UnsafeByteOperations.unsafeWrap(keys.get(i)));
+      }
+      Keys parent = own.parent();
+      if (parent != null) {
+        message.setParent(UnsafeByteOperations.unsafeWrap(parent.get(0)));
+      }
+      return message.build();
+    }
+  }
+
+  /** The leading run of a lookup, and the estimate of its load time. */
+  private static final class LoadTime {
+    private int run;
+    private long ns;
+
+    void add(Part part, LookupResponse answer) {
+      if (run == part.from()) {
+        run += answer.getLeadingRun();
+        ns += answer.getEstimatedLoadNs();
+      }
+    }
+  }
+
+  /** A put of this many bytes or more looks up first, and sends only the missing blocks. */
+  private static final long LOOKED_UP_BYTES = 64 << 10;
 
   private final RemoteClient client;
   private final RemoteChannel channel;
-  private final String name;
-  private final long blockBytes;
-  private final Map<String, String> properties;
+  private final NamespaceProperties properties;
   private volatile @Nullable Registration registration;
   private volatile Status status = Status.UNAVAILABLE;
   private volatile String detail = "";
   private volatile boolean isUnregistered;
 
-  RemoteNamespace(
-      RemoteClient client, String name, long blockBytes, Map<String, String> properties) {
+  RemoteNamespace(RemoteClient client, NamespaceProperties properties) {
     this.client = client;
     this.channel = client.channel();
-    this.name = Objects.requireNonNull(name, "the namespace's name is null");
-    this.blockBytes = blockBytes;
-    if (name.isEmpty()) {
-      throw new IllegalArgumentException(
-          "the namespace has no name: give it one that all who share its blocks use");
-    }
-    if (blockBytes <= 0) {
-      throw new IllegalArgumentException("a block has at least 1 byte, not " + blockBytes);
-    }
-    Map<String, String> all = new TreeMap<>(properties);
-    String given = all.put("name", name);
-    if (given != null && !given.equals(name)) {
-      throw new IllegalArgumentException(
-          "the namespace is called '" + name + "', its properties say '" + given + "'");
-    }
-    this.properties = Map.copyOf(all);
+    this.properties = properties;
   }
 
   @Override
   public String name() {
-    return name;
+    return properties.name();
   }
 
   @Override
   public long blockBytes() {
-    return blockBytes;
+    return properties.blockBytes();
   }
 
   @Override
   public Map<String, String> properties() {
-    return properties;
+    return properties.all();
   }
 
   @Override
@@ -117,8 +141,8 @@ public final class RemoteNamespace implements CacheNamespace {
           new RemoteChannel.Failure(Status.NAMESPACE_UNKNOWN, "the namespace was unregistered"));
     }
     RegisterRequest.Builder request =
-        RegisterRequest.newBuilder().setName(name).setBlockBytes(blockBytes);
-    properties.forEach((property, value) -> {
+        RegisterRequest.newBuilder().setName(name()).setBlockBytes(blockBytes());
+    properties.all().forEach((property, value) -> {
       if (!property.equals("name")) {
         request.putProperties(property, value);
       }
@@ -149,22 +173,22 @@ public final class RemoteNamespace implements CacheNamespace {
   }
 
   /**
-   * Does something with the daemon's number of the namespace. A daemon that was restarted has
-   * forgotten it: then it is done once more with a new one, as nothing was done before.
+   * Makes a call that names the namespace by its number. A restarted daemon has forgotten the
+   * number: the call then did nothing, and is made once more with a new number.
    */
   private <T> Future<T> withNumber(
-      long deadlineNs, Function<Registration, Future<T>> what, Function<T, Status> outcome) {
+      long deadlineNs, Function<Registration, Future<T>> call, Function<T, Status> outcome) {
     Registration known = registration;
     Future<Registration> ready =
         known == null ? register(deadlineNs) : Future.succeededFuture(known);
     return ready.compose(number ->
-        what.apply(number)
+        call.apply(number)
             .compose(answer -> {
               if (outcome.apply(answer) != Status.NAMESPACE_UNKNOWN || known == null) {
                 return Future.succeededFuture(answer);
               }
               registration = null;
-              return register(deadlineNs).compose(what);
+              return register(deadlineNs).compose(call);
             }));
   }
 
@@ -191,38 +215,57 @@ public final class RemoteNamespace implements CacheNamespace {
         Status.of(answer.getOutcome().getStatusValue()), answer.getOutcome().getText(), 0);
   }
 
-  // ---- keys
+  // ---- batches
 
-  private static io.kvtier.protocol.v1.Keys message(
-      Registration number, Keys keys, int from, int count, Options options) {
-    io.kvtier.protocol.v1.Keys.Builder message =
-        io.kvtier.protocol.v1.Keys.newBuilder()
-            .setNamespaceId(number.number())
-            .setGroup(options.group())
-            .setDepth(options.depth() + from);
-    for (int i = from; i < from + count; i++) {
-      message.addKeys(UnsafeByteOperations.unsafeWrap(keys.get(i)));
-    }
-    Keys parent = options.parent();
-    if (from > 0) {
-      message.setParent(ByteString.copyFrom(keys.get(from - 1)));
-    } else if (parent != null) {
-      message.setParent(ByteString.copyFrom(parent.get(0)));
-    }
-    return message.build();
+  /**
+   * Carries out a batch, one part after the other. The blocks of a part that fails have the status
+   * of its failure.
+   *
+   * @param call carries out a part; false: nothing further is asked for
+   */
+  private CompletableFuture<BatchResult> batch(
+      Keys keys, Options options, BiFunction<Part, Outcome, Future<Boolean>> call) {
+    Part first = Part.at(0, keys, options, client.deadlineNs(options));
+    Outcome outcome = new Outcome(keys.count());
+    return RemoteClient.done(
+        channel.begin(() -> parts(first, outcome, call)).map(v -> outcome.result()),
+        failure -> {
+          fail(outcome, 0, keys.count(), failure);
+          return outcome.result();
+        });
   }
 
-  /** One part of a batch after the other. */
-  private static Future<Void> eachPart(int count, Function<int[], Future<Boolean>> part, int from) {
-    if (from >= count) {
+  private static Future<Void> parts(
+      Part part, Outcome outcome, BiFunction<Part, Outcome, Future<Boolean>> call) {
+    if (part.count() == 0) {
       return Future.succeededFuture();
     }
-    int size = Math.min(Protocol.KEYS_MAX, count - from);
-    return part.apply(new int[] {from, size})
-        .compose(goesOn -> goesOn ? eachPart(count, part, from + size) : Future.succeededFuture());
+    return call.apply(part, outcome)
+        .recover(error -> {
+          if (error instanceof RemoteChannel.Failure failure) {
+            fail(outcome, part.from(), part.count(), failure);
+            return Future.succeededFuture(true);
+          }
+          return Future.failedFuture(error);
+        })
+        .compose(goesOn ->
+            goesOn
+                ? parts(
+                    Part.at(part.end(), part.keys(), part.options(), part.deadlineNs()),
+                    outcome,
+                    call)
+                : Future.succeededFuture());
   }
 
-  private static Status statusOf(Outcome outcome) {
+  private static void fail(
+      Outcome outcome, int from, int count, RemoteChannel.Failure failure) {
+    outcome.note(failure.status(), failure.why());
+    for (int i = from; i < from + count; i++) {
+      outcome.set(i, failure.status(), TierId.NONE);
+    }
+  }
+
+  private static Status statusOf(io.kvtier.protocol.v1.Outcome outcome) {
     return Status.of(outcome.getStatusValue());
   }
 
@@ -232,85 +275,50 @@ public final class RemoteNamespace implements CacheNamespace {
   }
 
   private static void fill(
-      io.kvtier.client.Outcome into, int from, int count, Outcome outcome, List<BlockResult> of) {
-    Status whole = statusOf(outcome);
-    if (whole == Status.OK && of.size() != count) {
+      Outcome outcome,
+      Part part,
+      io.kvtier.protocol.v1.Outcome answered,
+      List<BlockResult> blocks) {
+    Status whole = statusOf(answered);
+    if (whole == Status.OK && blocks.size() != part.count()) {
       whole = Status.INTERNAL;
     }
     if (whole != Status.OK) {
-      into.note(whole, outcome.getText());
+      outcome.note(whole, answered.getText());
     }
-    for (int i = 0; i < count; i++) {
-      into.set(
-          from + i,
-          whole == Status.OK ? Status.of(of.get(i).getStatusValue()) : whole,
-          whole == Status.OK ? tierOf(of.get(i)) : TierId.NONE);
-    }
-  }
-
-  private static void fail(
-      io.kvtier.client.Outcome into, int from, int count, RemoteChannel.Failure failure) {
-    into.note(failure.status(), failure.why());
-    for (int i = from; i < from + count; i++) {
-      into.set(i, failure.status(), TierId.NONE);
+    for (int i = 0; i < part.count(); i++) {
+      outcome.set(
+          part.from() + i,
+          whole == Status.OK ? Status.of(blocks.get(i).getStatusValue()) : whole,
+          whole == Status.OK ? tierOf(blocks.get(i)) : TierId.NONE);
     }
   }
 
-  /** What does not answer for a part has a status all the same, and the next is asked. */
-  private static Future<Boolean> orFail(
-      Future<Boolean> part, io.kvtier.client.Outcome into, int[] range) {
-    return part.recover(error -> {
-      if (error instanceof RemoteChannel.Failure failure) {
-        fail(into, range[0], range[1], failure);
-        return Future.succeededFuture(true);
-      }
-      return Future.failedFuture(error);
-    });
+  private <R> Future<R> ask(
+      ServiceMethod<R, KeysRequest> method,
+      Part part,
+      Function<R, io.kvtier.protocol.v1.Outcome> outcome) {
+    return withNumber(
+        part.deadlineNs(),
+        known ->
+            channel.call(
+                method,
+                KeysRequest.newBuilder().setKeys(part.message(known)).build(),
+                part.deadlineNs()),
+        answer -> statusOf(outcome.apply(answer)));
   }
 
   private CompletableFuture<BatchResult> blocks(
       ServiceMethod<BlocksResponse, KeysRequest> method, Keys keys, Options options) {
-    long deadlineNs = client.deadlineNs(options);
-    io.kvtier.client.Outcome outcome = new io.kvtier.client.Outcome(keys.count());
-    return RemoteClient.done(
-        channel
-            .begin(() ->
-                eachPart(
-                    keys.count(),
-                    range ->
-                        orFail(
-                            withNumber(
-                                    deadlineNs,
-                                    number ->
-                                        channel.call(
-                                            method,
-                                            KeysRequest.newBuilder()
-                                                .setKeys(
-                                                    message(
-                                                        number, keys, range[0], range[1], options))
-                                                .build(),
-                                            deadlineNs),
-                                    (BlocksResponse answer) -> statusOf(answer.getOutcome()))
-                                .map(answer -> {
-                                  fill(
-                                      outcome,
-                                      range[0],
-                                      range[1],
-                                      answer.getOutcome(),
-                                      answer.getBlocksList());
-                                  return true;
-                                }),
-                            outcome,
-                            range),
-                    0))
-            .map(v -> outcome.result()),
-        failure -> whole(keys.count(), failure));
-  }
-
-  private static BatchResult whole(int count, RemoteChannel.Failure failure) {
-    io.kvtier.client.Outcome outcome = new io.kvtier.client.Outcome(count);
-    fail(outcome, 0, count, failure);
-    return outcome.result();
+    return batch(
+        keys,
+        options,
+        (part, outcome) ->
+            ask(method, part, BlocksResponse::getOutcome)
+                .map(answer -> {
+                  fill(outcome, part, answer.getOutcome(), answer.getBlocksList());
+                  return true;
+                }));
   }
 
   @Override
@@ -333,175 +341,87 @@ public final class RemoteNamespace implements CacheNamespace {
     return blocks(KvtierGrpcClient.Delete, keys, options);
   }
 
-  private Future<LookupResponse> ask(Keys keys, int[] range, Options options, long deadlineNs) {
-    return withNumber(
-        deadlineNs,
-        number -> lookup(number, keys, range, options, deadlineNs),
-        answer -> statusOf(answer.getOutcome()));
-  }
-
-  private Future<LookupResponse> lookup(
-      Registration number, Keys keys, int[] range, Options options, long deadlineNs) {
-    return channel.call(
-        KvtierGrpcClient.Lookup,
-        KeysRequest.newBuilder()
-            .setKeys(message(number, keys, range[0], range[1], options))
-            .build(),
-        deadlineNs);
-  }
-
   @Override
   public CompletableFuture<LookupResult> lookup(Keys keys, Options options) {
-    long deadlineNs = client.deadlineNs(options);
-    io.kvtier.client.Outcome outcome = new io.kvtier.client.Outcome(keys.count());
-    long[] loadNs = new long[1];
-    return RemoteClient.done(
-            channel
-                .begin(() ->
-                    eachPart(
-                        keys.count(),
-                        range ->
-                            orFail(
-                                ask(keys, range, options, deadlineNs)
-                                    .map(answer -> {
-                                      fill(
-                                          outcome,
-                                          range[0],
-                                          range[1],
-                                          answer.getOutcome(),
-                                          answer.getBlocksList());
-                                      loadNs[0] += answer.getEstimatedLoadNs();
-                                      return true;
-                                    }),
-                                outcome,
-                                range),
-                        0))
-                .map(v -> outcome.result()),
-            failure -> whole(keys.count(), failure))
+    LoadTime load = new LoadTime();
+    return batch(
+            keys,
+            options,
+            (part, outcome) ->
+                ask(KvtierGrpcClient.Lookup, part, LookupResponse::getOutcome)
+                    .map(answer -> {
+                      fill(outcome, part, answer.getOutcome(), answer.getBlocksList());
+                      load.add(part, answer);
+                      return true;
+                    }))
         .thenApply(result ->
             new LookupResult(
-                result.status(), result.detail(), result.blocks(), result.run(), loadNs[0], null));
+                result.status(), result.detail(), result.blocks(), result.run(), load.ns, null));
   }
 
   // ---- bytes
 
-  private void check(Keys keys, List<MemorySegment> memory, boolean isExact) {
-    if (memory.size() != keys.count()) {
-      throw new IllegalArgumentException(
-          memory.size() + " pieces of memory for " + keys.count() + " keys");
-    }
-    for (int i = 0; i < memory.size(); i++) {
-      long bytes = memory.get(i).byteSize();
-      if (isExact ? bytes != blockBytes : bytes < blockBytes) {
-        throw new IllegalArgumentException(
-            "the memory of block " + i + " has " + bytes + " bytes, a block has " + blockBytes);
-      }
-    }
-  }
-
   @Override
   public CompletableFuture<BatchResult> get(
       Keys keys, List<MemorySegment> destinations, Options options) {
-    check(keys, destinations, false);
-    long deadlineNs = client.deadlineNs(options);
-    io.kvtier.client.Outcome outcome = new io.kvtier.client.Outcome(keys.count());
-    return RemoteClient.done(
-        channel
-            .begin(() ->
-                eachPart(
-                    keys.count(),
-                    range ->
-                        orFail(
-                            withNumber(
-                                    deadlineNs,
-                                    number ->
-                                        RemoteGet.of(
-                                            channel,
-                                            message(number, keys, range[0], range[1], options),
-                                            destinations.subList(range[0], range[0] + range[1]),
-                                            blockBytes,
-                                            options,
-                                            deadlineNs),
-                                    RemoteGet::refusal)
-                                .map(got -> got.into(outcome, range[0], keys.count(), options)),
-                            outcome,
-                            range),
-                    0))
-            .map(v -> outcome.result()),
-        failure -> whole(keys.count(), failure));
+    Transfers.checkDestinations(this, keys, destinations);
+    return batch(
+        keys,
+        options,
+        (part, outcome) ->
+            withNumber(
+                    part.deadlineNs(),
+                    known ->
+                        RemoteGet.of(
+                            channel,
+                            part.message(known),
+                            part.of(destinations),
+                            blockBytes(),
+                            options,
+                            part.deadlineNs()),
+                    RemoteGet::refusal)
+                .map(got -> got.into(outcome, part.from(), keys.count(), options)));
   }
 
   @Override
   public CompletableFuture<BatchResult> put(
       Keys keys, List<MemorySegment> sources, Options options) {
-    return put(keys, sources, List.of(), options);
+    Transfers.checkSources(this, keys, sources, null);
+    return batch(keys, options, (part, outcome) -> put(part, sources, List.of(), outcome));
   }
 
   @Override
   public CompletableFuture<BatchResult> put(
       Keys keys, List<MemorySegment> sources, List<byte[]> annotations, Options options) {
-    check(keys, sources, true);
-    if (!annotations.isEmpty() && annotations.size() != keys.count()) {
-      throw new IllegalArgumentException(
-          annotations.size() + " annotations for " + keys.count() + " keys");
-    }
-    for (byte[] annotation : annotations) {
-      if (annotation.length > ANNOTATION_BYTES_MAX) {
-        throw new IllegalArgumentException(
-            "an annotation of "
-                + annotation.length
-                + " bytes, at most "
-                + ANNOTATION_BYTES_MAX
-                + " are possible");
-      }
-    }
-    long deadlineNs = client.deadlineNs(options);
-    io.kvtier.client.Outcome outcome = new io.kvtier.client.Outcome(keys.count());
-    return RemoteClient.done(
-        channel
-            .begin(() ->
-                eachPart(
-                    keys.count(),
-                    range ->
-                        orFail(
-                            putPart(keys, sources, annotations, range, options, deadlineNs)
-                                .map(put -> {
-                                  put.into(outcome, range[0]);
-                                  return true;
-                                }),
-                            outcome,
-                            range),
-                    0))
-            .map(v -> outcome.result()),
-        failure -> whole(keys.count(), failure));
+    Transfers.checkSources(this, keys, sources, annotations);
+    return batch(
+        keys, options, (part, outcome) -> put(part, sources, part.of(annotations), outcome));
   }
 
-  private Future<RemotePut> putPart(
-      Keys keys,
-      List<MemorySegment> sources,
-      List<byte[]> annotations,
-      int[] range,
-      Options options,
-      long deadlineNs) {
+  private Future<Boolean> put(
+      Part part, List<MemorySegment> sources, List<byte[]> annotations, Outcome outcome) {
     Future<LookupResponse> found =
-        range[1] * blockBytes < LOOKED_UP_BYTES
+        part.count() * blockBytes() < LOOKED_UP_BYTES
             ? Future.succeededFuture(LookupResponse.getDefaultInstance())
-            : ask(keys, range, options, deadlineNs);
-    return found.compose(there ->
-        withNumber(
-            deadlineNs,
-            number ->
-                RemotePut.of(
-                    channel,
-                    message(number, keys, range[0], range[1], options),
-                    sources.subList(range[0], range[0] + range[1]),
-                    annotations.isEmpty()
-                        ? annotations
-                        : annotations.subList(range[0], range[0] + range[1]),
-                    there.getBlocksList(),
-                    number.chunkBytes(),
-                    deadlineNs),
-            RemotePut::status));
+            : ask(KvtierGrpcClient.Lookup, part, LookupResponse::getOutcome);
+    return found
+        .compose(there ->
+            withNumber(
+                part.deadlineNs(),
+                known ->
+                    RemotePut.of(
+                        channel,
+                        part.message(known),
+                        part.of(sources),
+                        annotations,
+                        there.getBlocksList(),
+                        known.chunkBytes(),
+                        part.deadlineNs()),
+                RemotePut::status))
+        .map(put -> {
+          put.into(outcome, part.from());
+          return true;
+        });
   }
 
   // ---- the whole namespace
@@ -513,10 +433,10 @@ public final class RemoteNamespace implements CacheNamespace {
         channel.begin(() ->
             withNumber(
                     deadlineNs,
-                    number ->
+                    known ->
                         channel.call(
                             method,
-                            NamespaceRequest.newBuilder().setNamespaceId(number.number()).build(),
+                            NamespaceRequest.newBuilder().setNamespaceId(known.number()).build(),
                             deadlineNs),
                     (CountResponse answer) -> statusOf(answer.getOutcome()))
                 .map(answer ->
@@ -539,6 +459,6 @@ public final class RemoteNamespace implements CacheNamespace {
 
   @Override
   public String toString() {
-    return "namespace " + name + ", blocks of " + blockBytes + " bytes";
+    return properties.toString();
   }
 }

@@ -13,13 +13,13 @@ import io.kvtier.protocol.v1.StatusCode;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
 import io.vertx.grpc.client.GrpcClientRequest;
-import io.vertx.grpc.common.GrpcStatus;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
 
-/** The blocks of one Put as they go. Confined to the event loop. */
+/** Sends the blocks of one Put. Confined to the event loop. */
 final class RemotePut {
   private final List<MemorySegment> sources;
   private final List<BlockResult> there;
@@ -27,7 +27,7 @@ final class RemotePut {
   private final CRC32C crc = new CRC32C();
   private int block;
   private long offset;
-  private PutResponse answer = PutResponse.getDefaultInstance();
+  private @Nullable PutResponse answer;
 
   private RemotePut(List<MemorySegment> sources, List<BlockResult> there, int chunkBytes) {
     this.sources = sources;
@@ -38,7 +38,7 @@ final class RemotePut {
   /**
    * Sends blocks.
    *
-   * @param there what a lookup said of them, or nothing: those that are there are not sent
+   * @param there the answer of a lookup, or nothing: blocks that are there are not sent
    */
   static Future<RemotePut> of(
       RemoteChannel channel,
@@ -69,54 +69,52 @@ final class RemotePut {
 
   private Future<RemotePut> send(
       GrpcClientRequest<PutRequest, PutResponse> request, PutRequest first) {
-    Promise<Void> broken = Promise.promise();
-    request.exceptionHandler(broken::tryFail);
-    var _ = request.write(first);
-    writeSome(request);
-    Future<RemotePut> answered =
-        request
-            .response()
-            .compose(response ->
-                response
-                    .last()
-                    .compose(message -> {
-                      GrpcStatus status = response.status();
-                      if (message == null || (status != null && status != GrpcStatus.OK)) {
-                        return Future.failedFuture(
-                            RemoteChannel.failure(status, response.statusMessage()));
-                      }
-                      answer = message;
-                      return Future.succeededFuture(this);
-                    }));
     Promise<RemotePut> done = Promise.promise();
-    answered.onComplete(done::tryComplete, done::tryFail);
-    broken.future().onFailure(done::tryFail);
+    request.exceptionHandler(done::tryFail);
+    var _ = request.write(first);
+    writeSome(request, done);
+    request
+        .response()
+        .compose(RemoteChannel::only)
+        .onComplete(
+            message -> {
+              answer = message;
+              done.tryComplete(this);
+            },
+            done::tryFail);
     return done.future();
   }
 
   /** Writes chunks until the stream is full, or all are written. */
-  private void writeSome(GrpcClientRequest<PutRequest, PutResponse> request) {
-    while (block < sources.size()) {
-      if (isThere(block)) {
-        block++;
-        continue;
+  private void writeSome(
+      GrpcClientRequest<PutRequest, PutResponse> request, Promise<RemotePut> done) {
+    try {
+      while (block < sources.size()) {
+        if (isThere(block)) {
+          block++;
+          continue;
+        }
+        if (request.writeQueueFull()) {
+          request.drainHandler(v -> {
+            request.drainHandler(null);
+            writeSome(request, done);
+          });
+          return;
+        }
+        var _ = request.write(nextChunk());
       }
-      if (request.writeQueueFull()) {
-        request.drainHandler(v -> {
-          request.drainHandler(null);
-          writeSome(request);
-        });
-        return;
-      }
-      var _ = request.write(nextChunk());
+      var _ = request.end();
+    } catch (RuntimeException e) {
+      // The caller's memory was closed meanwhile.
+      done.tryFail(e);
+      request.cancel();
     }
-    var _ = request.end();
   }
 
   private PutRequest nextChunk() {
     MemorySegment source = sources.get(block);
     int bytes = (int) Math.min(chunkBytes, source.byteSize() - offset);
-    // Of the bytes that are sent: the caller's memory may change meanwhile.
+    // The checksum covers the copy that is sent: the caller's memory may change meanwhile.
     byte[] part = source.asSlice(offset, bytes).toArray(ValueLayout.JAVA_BYTE);
     crc.update(part);
     PutChunk.Builder chunk =
@@ -134,25 +132,26 @@ final class RemotePut {
     return PutRequest.newBuilder().setChunk(chunk).build();
   }
 
-  /** What became of the whole of it. */
+  /** The outcome of the whole; OK if nothing was to be sent. */
   Status status() {
-    return Status.of(answer.getOutcome().getStatusValue());
+    PutResponse answered = answer;
+    return answered == null ? Status.OK : Status.of(answered.getOutcome().getStatusValue());
   }
 
-  /** Says what became of each block. */
+  /** Adds the outcome of each block. */
   void into(Outcome outcome, int from) {
-    boolean isSent = answer.getBlocksCount() > 0 || status() != Status.OK;
-    if (isSent) {
-      outcome.note(status(), answer.getOutcome().getText());
+    PutResponse answered = answer;
+    if (answered == null) {
+      for (int i = 0; i < sources.size(); i++) {
+        outcome.set(from + i, Status.EXISTS, TierId.NONE);
+      }
+      return;
     }
-    boolean isWhole = answer.getBlocksCount() == sources.size();
+    outcome.note(status(), answered.getOutcome().getText());
+    boolean isWhole = answered.getBlocksCount() == sources.size();
+    Status whole = status() == Status.OK ? Status.INTERNAL : status();
     for (int i = 0; i < sources.size(); i++) {
-      Status one =
-          !isSent
-              ? Status.EXISTS
-              : isWhole
-                  ? Status.of(answer.getBlocks(i).getStatusValue())
-                  : status() == Status.OK ? Status.INTERNAL : status();
+      Status one = isWhole ? Status.of(answered.getBlocks(i).getStatusValue()) : whole;
       outcome.set(from + i, isThere(i) && one == Status.MISS ? Status.EXISTS : one, TierId.NONE);
     }
   }

@@ -81,8 +81,9 @@ final class Transfers {
     return matches ? Status.OK : Status.CORRUPT;
   }
 
-  private static void checkDestinations(
-      Namespace namespace, Keys keys, List<MemorySegment> destinations) {
+  /** Checks the arguments of a get. */
+  static void checkDestinations(
+      CacheNamespace namespace, Keys keys, List<MemorySegment> destinations) {
     Objects.requireNonNull(namespace, "the namespace is null");
     Objects.requireNonNull(keys, "keys is null");
     Objects.requireNonNull(destinations, "the list of destinations is null");
@@ -303,8 +304,9 @@ final class Transfers {
         deadlineNs);
   }
 
-  private static void checkSources(
-      Namespace namespace,
+  /** Checks the arguments of a put. */
+  static void checkSources(
+      CacheNamespace namespace,
       Keys keys,
       List<MemorySegment> sources,
       @Nullable List<byte[]> annotations) {

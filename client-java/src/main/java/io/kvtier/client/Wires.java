@@ -20,8 +20,8 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * What a welcome brings: the connection, the session's memory, the doorbell, the daemon's memory,
- * and the slabs, mapped as they are named. All end together.
+ * The parts of a session that came with the welcome: the connection, the session's memory, the
+ * doorbell, the daemon's memory, and the slabs, mapped as they are named. All end together.
  */
 final class Wires implements AutoCloseable {
   /** The daemon does not want this client, and says why. */
@@ -39,7 +39,7 @@ final class Wires implements AutoCloseable {
     }
   }
 
-  /** This client does not want what listens there. */
+  /** The process that listens is not one that this client trusts. */
   static final class Stranger extends IOException {
     private static final long serialVersionUID = 1L;
 
@@ -48,7 +48,7 @@ final class Wires implements AutoCloseable {
     }
   }
 
-  /** What may be the matter with a daemon that listens and says nothing. */
+  /** The possible reasons why a daemon listens but does not answer. */
   static final String WHY_SILENT =
       ": it starts, is busy, or was stopped; it is asked again, and kvtier report looks at it from"
           + " outside";

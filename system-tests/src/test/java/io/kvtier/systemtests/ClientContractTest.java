@@ -19,6 +19,7 @@ import io.kvtier.client.KvtierException;
 import io.kvtier.client.LookupResult;
 import io.kvtier.client.Options;
 import io.kvtier.client.RemoteClient;
+import io.kvtier.client.TextResult;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -53,12 +54,12 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * What a client promises, whichever way it talks to its daemon: over the socket of this machine, or
- * over gRPC with TLS and a token.
+ * The contract of {@link CacheClient}, for the client over the socket and for the client over gRPC
+ * with TLS and a token.
  */
 @Timeout(value = 180, unit = TimeUnit.SECONDS)
 final class ClientContractTest {
-  /** A way to the daemon. */
+  /** The transport of a client. */
   enum Way {
     SOCKET,
     GRPCS
@@ -247,6 +248,7 @@ final class ClientContractTest {
       BatchResult run = namespace.get(all, read, Options.DEFAULT.withLeadingRun(true)).join();
       assertEquals(3, run.run());
       assertEquals(3, run.blocks().count(Status.OK));
+      assertEquals(5, run.blocks().count(Status.MISS));
     }
   }
 
@@ -290,12 +292,17 @@ final class ClientContractTest {
       assertTrue(namespace.pin(keys, Options.DEFAULT).join().isComplete());
       assertTrue(namespace.unpin(keys, Options.DEFAULT).join().isComplete());
       assertTrue(namespace.prefetch(keys, Options.DEFAULT).join().isComplete());
+      // Neither the unpin nor the prefetch left a pin.
+      assertTrue(namespace.unpin(keys, Options.DEFAULT).join().blocks().all(Status.MISS));
       assertEquals(
           Status.MISS, namespace.pin(keys(90, 1), Options.DEFAULT).join().blocks().status(0));
       assertEquals(Status.OK, namespace.flush(Options.DEFAULT).join().status());
       assertEquals(10, namespace.clear(Options.DEFAULT).join().value());
-      assertEquals(Status.OK, client.stats().join().status());
-      assertTrue(client.counters().containsKey("put_blocks"));
+      assertEquals(0, namespace.lookup(keys, Options.DEFAULT).join().blocks().count(Status.OK));
+      TextResult stats = client.stats().join();
+      assertEquals(Status.OK, stats.status());
+      assertTrue(stats.text().contains("\"counters\""), stats::text);
+      assertTrue(client.counters().get("put_blocks") >= 10);
     }
   }
 
@@ -315,6 +322,35 @@ final class ClientContractTest {
       List<byte[]> tooLong = Collections.nCopies(4, new byte[2049]);
       assertThrows(
           IllegalArgumentException.class, () -> namespace.put(keys, blocks, tooLong, third));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void misuse_isThrown(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "misuse");
+      List<MemorySegment> one = empty(arena, 1, BLOCK_BYTES);
+      for (List<MemorySegment> wrong :
+          List.of(
+              List.<MemorySegment>of(),
+              List.of(one.getFirst().asReadOnly()),
+              List.of(one.getFirst().asSlice(1)),
+              List.of(MemorySegment.ofArray(new int[BLOCK_BYTES / 4])))) {
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> namespace.get(keys(0, 1), wrong, Options.DEFAULT),
+            wrong::toString);
+      }
+      assertThrows(
+          IllegalArgumentException.class,
+          () ->
+              namespace.put(
+                  keys(0, 1), List.of(one.getFirst().asSlice(1)), Options.DEFAULT));
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> client.namespace(way + "-misuse", BLOCK_BYTES, Map.of("model", "two\nlines")));
     }
   }
 
@@ -348,6 +384,12 @@ final class ClientContractTest {
     client.close();
     LookupResult found = namespace.lookup(keys(0, 2), Options.DEFAULT).join();
     assertTrue(found.blocks().all(Status.UNAVAILABLE), found::toString);
+    try (Arena arena = Arena.ofShared()) {
+      BatchResult put = put(namespace, arena, 0, 2);
+      assertTrue(put.blocks().all(Status.UNAVAILABLE), put::toString);
+    }
+    assertEquals(Status.UNAVAILABLE, namespace.flush(Options.DEFAULT).join().status());
+    assertEquals(Map.of(), client.counters());
     assertFalse(client.isConnected());
   }
 

@@ -155,7 +155,7 @@ final class ClientEndToEndTest {
               Options.DEFAULT);
       assertTrue(put.blocks().all(Status.OK), put::toString);
       assertTrue(keepsAnnotations(blocking));
-      // They have theirs already.
+      // These blocks have annotations already.
       assertEquals(
           new ValueResult(Status.OK, "", 0),
           blocking.annotate(

@@ -24,7 +24,7 @@ final class TestDaemon implements AutoCloseable {
   }
 
   /**
-   * Starts one and waits until it is ready.
+   * Starts a daemon and waits until it is ready.
    *
    * @param folder for its socket, its SSD files and its log
    */
@@ -33,9 +33,9 @@ final class TestDaemon implements AutoCloseable {
   }
 
   /**
-   * The same with an environment, and further words on the command line.
+   * Starts a daemon with an environment and further words on its command line.
    *
-   * @param environment what it has beside this process's own
+   * @param environment variables in addition to those of this process
    */
   static TestDaemon start(
       Path folder, Map<String, String> environment, List<String> words, String... settings) {
