@@ -47,7 +47,8 @@ final class Commits {
 
   /** The client has written the block: its checksum is made, then the block becomes resident. */
   void commit(int block) {
-    begin(block);
+    first.setState(block, CopyState.STAGING);
+    directory.addUses(block, 1);
     int length = copies.blockBytes(block);
     // A commit gives its hold back: only the slots bound how many blocks wait for their checksums.
     // The checksum of a block that finds no place to wait is made at once; clients wait meanwhile.
@@ -64,13 +65,8 @@ final class Commits {
    * verifies the block with that checksum.
    */
   void commitChecksummed(int block, int checksum) {
-    begin(block);
-    finish(block, checksum);
-  }
-
-  private void begin(int block) {
     first.setState(block, CopyState.STAGING);
-    directory.addUses(block, 1);
+    becomeResident(block, checksum);
   }
 
   /** The checksum of a block that was committed is made. */
@@ -81,6 +77,10 @@ final class Commits {
       copies.settle(block);
       return;
     }
+    becomeResident(block, checksum);
+  }
+
+  private void becomeResident(int block, int checksum) {
     directory.setChecksum(block, checksum);
     counters.add(Counter.PUT_BLOCKS, 1);
     arrivals.becomeResident(block);
