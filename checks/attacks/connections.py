@@ -1,9 +1,8 @@
-"""Opens thousands of connections to each of a daemon's listeners, in bad manners: which say nothing, little, slowly or too much; run by connections-check.
+"""Opens thousands of connections to each of a daemon's listeners: silent, slow or with too many bytes; run by connections-check.
 
-Beside them honest clients go on: on connections from before, and on new ones. Afterwards the daemon must have given everything
-back.
+Honest clients go on meanwhile, on older connections and on new ones. Afterwards the daemon must have given everything back.
 
-Exit codes: 0 all of it was so, 1 something was not, 2 wrong usage.
+Exit codes: 0 honest clients were answered and everything was given back, 1 otherwise, 2 wrong usage.
 """
 
 import argparse
@@ -38,8 +37,6 @@ from checks.attacks.hostile_daemon import (
     call_headers,
     frame,
 )
-
-# hostile_daemon has made its folder known.
 from checks.shared.command_line import Arguments, number, run_tool
 from kvtier import Client, Status
 
@@ -47,14 +44,14 @@ DRIP_S = 0.5
 
 
 class Manner(NamedTuple):
-    """What a bad client says: this first, and then byte by byte. It never reads."""
+    """The bytes that a bad client sends: some at once, then the others one by one. The client never reads."""
 
     name: str
     first: bytes
     then: bytes = b""
 
 
-# The one that the daemon knows: the honest clients have it, and those whose manner is another fault than having none.
+# The token that the daemon knows. Honest clients have it, and bad clients whose fault is another than a missing token.
 TOKEN = f"kvt_{'0' * 12}_{'A' * 43}"
 
 
@@ -103,7 +100,7 @@ class Party(NamedTuple):
 
 
 def parties(only: str) -> list[Party]:
-    """Those that have this in their names."""
+    """The parties with this text in their names."""
     every = [Party(name, manner, count) for name, (manners, sources) in LISTENERS.items() for manner in manners for count in sources]
     return [party for party in every if only in str(party)]
 
@@ -136,7 +133,7 @@ class Crowd:
         else:
             channel = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # What is not read shall wait in the daemon, not in this machine's kernel.
+            # Unread bytes shall wait in the daemon, not in the buffers of this socket.
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             host = number % self._sources
             # All of 127/8 is this machine: addresses for as many peers as are wanted.
@@ -215,7 +212,7 @@ class Beside:
 
     def _new_http(self) -> None:
         while True:
-            # Where thousands come at once, one may have to leave before it has asked: it comes again.
+            # Among thousands of connections this one may be closed before it has asked. It then connects again.
             with contextlib.suppress(ConnectionError, URLError, RemoteDisconnected):
                 with urllib.request.urlopen(f"http://127.0.0.1:{self._daemon.http_port}/healthz", timeout=CALL_TIMEOUT_S) as answer:
                     answer.read()
@@ -284,7 +281,7 @@ def check(daemon: Daemon, beside: Beside, party: Party, options: argparse.Namesp
         print(f"  {who}: {calm[who]} before; {during[who]} during")
     after = daemon.require_given_back(before)
     print(f"  before: {before}\n  after:  {after}")
-    # It may have had something to say while it cleaned up behind them.
+    # The daemon may have logged a failure while it cleaned up after the crowd.
     daemon.require_well()
     beside.require_well()
 

@@ -1,4 +1,4 @@
-"""Throws inputs at a daemon for some time, beside honest clients; run by scripts/fuzz.
+"""Sends inputs to a daemon for some time, beside honest clients; run by scripts/fuzz.
 
 Exit codes: 0 nothing was found, 1 something was (its inputs are kept), 2 wrong usage.
 """
@@ -15,8 +15,6 @@ from pathlib import Path
 
 from checks.attacks.fuzz_targets import CORPORA, TARGETS, Target
 from checks.attacks.hostile_daemon import Bystander, Daemon, GrpcCaller, LocalCaller, Wrong
-
-# hostile_daemon has made its folder known.
 from checks.shared.command_line import Arguments, number, run_tool
 
 SECONDS_MIN = 10.0
@@ -86,7 +84,7 @@ def fuzz(name: str, seconds: float, seed: int, folder: Path) -> None:
 
 
 def throw(name: str, daemon: Daemon, throwers: Throwers, beside: list[Bystander], seconds: float, seed: int) -> None:
-    """Looks after them for so long; raises what is found."""
+    """Watches the daemon and the clients for this time; raises a finding."""
     begin = time.monotonic()
     warm = None
     tell_at = begin + TELL_S
@@ -126,7 +124,7 @@ def write_seeds() -> None:
 
 def main() -> int:
     parser = Arguments(prog="fuzz", description=__doc__)
-    parser.add_argument("target", choices=[*TARGETS, "seeds"], help="what to throw at; seeds: write the inputs to begin with")
+    parser.add_argument("target", choices=[*TARGETS, "seeds"], help="the part that gets the inputs; seeds: write the first inputs")
     parser.add_argument("--seconds", type=number, default=300)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -1,8 +1,7 @@
-"""A daemon to be treated badly, what it takes of the machine, and clients beside the bad ones; for fuzz and connections-check."""
+"""A daemon under attack, its use of the machine, and honest clients beside the attackers; for all checks of this package."""
 
 import os
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvtier_testing.ready import wait_ready
+from kvtier_testing import process
 
 from checks.shared.checkout import ROOT
 from checks.shared.pulse import Pulse
@@ -64,7 +63,7 @@ def _integer(value: int, prefix_bits: int) -> bytes:
 
 
 def header_block(headers: list[tuple[bytes, bytes]]) -> bytes:
-    """As HPACK has them that are in no table."""
+    """Headers as HPACK literals without a table."""
     return b"".join(b"\0" + _integer(len(name), 7) + name + _integer(len(value), 7) + value for name, value in headers)
 
 
@@ -103,7 +102,7 @@ class GrpcCaller:
             time.sleep(0.01)
 
     def _ping_once(self) -> bool:
-        """Whether it was answered; false where it shall come again."""
+        """Whether the call was answered; false if it must be sent again."""
         self._stream += 2
         headers = call_headers(b"/kvtier.v1.Kvtier/Ping", self._more)
         self._socket.sendall(frame(HEADERS, END_HEADERS, self._stream, headers) + frame(DATA, END_STREAM, self._stream, message(b"")))
@@ -151,7 +150,7 @@ class GrpcCaller:
 # ---- the daemon
 
 
-# What is logged and does no harm.
+# Log lines that are harmless.
 _HARMLESS = (
     # Vert.x 5.0.7 throws at itself where it ends a connection for headers that can't be decoded, and answers to other calls wait to be sent.
     'java.lang.NullPointerException: Cannot read field "context" because "stream" is null',
@@ -161,14 +160,14 @@ _TROUBLE = re.compile(rf"^(?!\tat |{'|'.join(map(re.escape, _HARMLESS))}$).*(?:\
 
 
 def trouble_in(log: str) -> int | None:
-    """Where in a log the daemon says that something failed which must not: the line's beginning."""
+    """The place of the first line in a log about a failure that must not happen."""
     found = _TROUBLE.search(log)
     return found.start() if found else None
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a daemon takes of the machine, with its garbage collected."""
+    """The resources of a daemon after a garbage collection."""
 
     resident_kib: int
     heap_kib: int
@@ -176,7 +175,7 @@ class Figures:
     threads: int
 
     def beyond(self, before: "Figures") -> str | None:
-        """What is more than it was, by more than a JVM keeps for itself."""
+        """The first resource that grew by more than a JVM keeps for itself, in words."""
         for grown, most, words in (
             (self.descriptors - before.descriptors, DESCRIPTORS_LEFT_MAX, "descriptors are"),
             (self.heap_kib - before.heap_kib, HEAP_LEFT_KIB_MAX, "KiB of heap are"),
@@ -207,14 +206,10 @@ class Daemon:
             "grpc.port": "0",
             "http.port": "0",
         } | {name.replace("__", "."): value for name, value in settings.items()}
-        command = [str(ROOT / "scripts" / "kvtierd"), "--socket", str(self.socket_path)]
-        for name, value in chosen.items():
-            command += ["--set", f"{name}={value}"]
-        # All of the heap is resident from the beginning: what grows is something else.
-        environment = os.environ | {"KVTIERD_JAVA_OPTS": "-Xms256m -Xmx256m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=256m"}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-        self._ready = wait_ready(self._process, self._log, Wrong)
+        command = process.command_of([str(ROOT / "scripts" / "kvtierd")], self.socket_path, chosen)
+        # All of the heap is resident from the beginning: growth is somewhere else.
+        heap = {"KVTIERD_JAVA_OPTS": "-Xms256m -Xmx256m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=256m"}
+        self._process, self._ready = process.start(command, self._log, Wrong, heap)
         self.grpc_port = self._port("gRPC")
         self.http_port = self._port("HTTP")
 
@@ -227,7 +222,7 @@ class Daemon:
         return self._process.pid
 
     def require_well(self) -> None:
-        """Raises when it is dead, or says that something failed that must not."""
+        """Raises if the daemon is dead, or has logged a failure that must not happen."""
         has_ended = self._process.poll() is not None
         new = self.new_log(has_ended)
         if has_ended:
@@ -237,7 +232,7 @@ class Daemon:
             raise Wrong(f"the daemon logged\n{new[at : at + 3000]}")
 
     def new_log(self, to_its_end: bool = False) -> str:
-        """What was logged since the last time, in whole lines."""
+        """The whole lines that were logged since the last call."""
         with self._log.open("rb") as log:
             log.seek(self._log_read)
             new = log.read()
@@ -271,7 +266,7 @@ class Daemon:
         return asked.stdout
 
     def require_given_back(self, before: Figures) -> Figures:
-        """What it takes now; raises where that stays more than it was for longer than cleaning up takes."""
+        """Waits until the daemon has given its resources back, and returns the figures. Raises if cleaning up takes too long."""
         end = time.monotonic() + GIVEN_BACK_S
         while (kept := (after := self.figures()).beyond(before)) is not None:
             if time.monotonic() > end:
@@ -280,21 +275,14 @@ class Daemon:
         return after
 
     def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        process.stop(self._process, 30)
 
 
 # ---- those beside
 
 
 class Bystander:
-    """Somebody who asks again and again, on a thread: each answer must come in time and be right."""
+    """An honest client that asks again and again on its own thread. Each answer must come in time and be right."""
 
     _PULSE = Pulse()
 
@@ -331,7 +319,7 @@ class Bystander:
             raise Wrong(self.failure)
 
     def percentiles(self) -> str:
-        """Of the answers since the last time: how many, and how long they took."""
+        """Count and times of the answers since the last call."""
         took, self._took_s = sorted(self._took_s), []
         if not took:
             return "no answers"
@@ -356,7 +344,7 @@ class LocalCaller:
         self._into = bytearray(self.BLOCKS * BLOCK_BYTES)
 
     def ask(self) -> None:
-        """Reads its blocks; those that others drove out it puts again."""
+        """Reads its blocks, and puts those again that others drove out."""
         answer = self._namespace.get(self._keys, self._into)
         for i, status in enumerate(answer.statuses):
             if status is Status.OK:

@@ -1,9 +1,9 @@
 """Attacks a daemon with a small heap, each attack for a while, beside honest clients; run by attacks-check.
 
-The attacks make the daemon hold bytes: they ask and never read, open and never end, and come again when they are cut off. Under each of
-them the daemon must live, keep its memory below a bound, and answer honest clients. The attackers talk to 127.0.0.1 alone.
+The attacks make the daemon hold bytes: they ask and never read, open and never end, and connect again when they are cut off. Under each
+attack the daemon must live, keep its memory below a bound, and answer honest clients. The attackers talk to 127.0.0.1 alone.
 
-Exit codes: 0 all of it was so, 1 something was not, 2 wrong usage.
+Exit codes: 0 the daemon kept its bounds, 1 it did not, 2 wrong usage.
 """
 
 import contextlib
@@ -38,13 +38,11 @@ from checks.attacks.hostile_daemon import (
     header_block,
     message,
 )
-
-# hostile_daemon has made its folder known.
 from checks.shared.command_line import Arguments, number, run_tool
 
 CONTINUATION = 9
 LOOPBACK = "127.0.0.1"
-# Of the daemon's heap of 256 MiB, what it may hold with its garbage collected, and what may be resident beyond the calm daemon.
+# Bounds of the daemon, whose heap has 256 MiB: used heap after a garbage collection, and resident memory beyond the calm daemon's.
 HEAP_BOUND_MIB = 192
 RESIDENT_BOUND_MIB = 192
 CONNECT_S = 0.2
@@ -53,7 +51,7 @@ OPEN_AT_ONCE = 64
 
 
 class Attack(NamedTuple):
-    """What each of many connections sends: first this, then that again and again. It never reads."""
+    """The bytes that each of many connections sends: some once, then others again and again. It never reads."""
 
     name: str
     listener: str
@@ -198,7 +196,7 @@ class Attacker:
             self._unsent[descriptor] = self._attack.then(self._turns[descriptor])
             self._turns[descriptor] += 1
             if not self._unsent[descriptor]:
-                # It has said all it has to say, and stays.
+                # The attack has no more bytes for this connection, which stays open.
                 self._poll.modify(descriptor, select.EPOLLRDHUP)
                 return
         try:

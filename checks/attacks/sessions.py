@@ -1,6 +1,6 @@
-"""Has a user who may only read take what it can of a daemon over the local socket, for a while each; run by sessions-check.
+"""Attacks a daemon over the local socket as a user with the role read, one attack after the other; run by sessions-check.
 
-Beside it honest clients of another user go on. Prints for each attack the most memory, files and threads that the daemon took,
+Honest clients of another user go on meanwhile. Prints for each attack the most memory, files and threads that the daemon took,
 with the bound, and the slowest honest answer.
 
 Exit codes: 0 all stayed within its bound, 1 something did not, 2 wrong usage.
@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from checks.attacks.hostile_daemon import CALL_TIMEOUT_S, Bystander, Daemon, LocalCaller, Wrong
-
-# hostile_daemon has made these folders known.
 from checks.shared.command_line import Arguments, number, run_tool
 from checks.shared.raw_session import connect, hello
 from kvtier import Client, KvtierError
@@ -37,7 +35,7 @@ MIB = 1 << 20
 
 
 class Attack(NamedTuple):
-    """What the attacker does again and again, and by how much the daemon may grow at most."""
+    """One action that the attacker repeats, and the most by which the daemon may grow."""
 
     name: str
     act: Callable[[Path, "Kept"], None]
@@ -50,7 +48,7 @@ SLACK_BYTES = 192 * MIB
 
 
 class Kept:
-    """What the attacker keeps. What it has of a connection that the daemon ended is its own memory, and goes."""
+    """Connections, memory and descriptors that the attacker keeps. Those of connections that the daemon ended are closed."""
 
     def __init__(self) -> None:
         self._all: list[list[object]] = []
@@ -167,7 +165,7 @@ ATTACKS = [
 
 @contextlib.contextmanager
 def attacker(attack: Attack, path: Path) -> Iterator[None]:
-    """A process of the reader's that does nothing else."""
+    """A process of the reader that only attacks, until the block ends."""
     child = os.fork()
     if child == 0:
         try:
@@ -188,13 +186,13 @@ def attacker(attack: Attack, path: Path) -> Iterator[None]:
 
 
 def shared_bytes() -> int:
-    """Shared memory of the machine, in which rings stand that the daemon has not looked at itself."""
+    """Shared memory of the machine. It has the rings' pages, also those that the daemon has not touched."""
     found = re.search(r"^Shmem:\s*(\d+)", Path("/proc/meminfo").read_text(), re.MULTILINE)
     return int(found.group(1)) * 1024 if found else 0
 
 
 class Registering:
-    """An engine that comes with a size of blocks of its own."""
+    """An engine that connects with another block size each time."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -235,7 +233,7 @@ def run(attack: Attack, seconds: float) -> str:
                 daemon.require_well()
                 for one in beside:
                     one.require_well()
-                # What the daemon has mapped of the rings counts in both.
+                # Pages of rings that the daemon has mapped are counted twice.
                 grown = (daemon.resident_kib() - before.resident_kib) * 1024 + max(0, shared_bytes() - shared)
                 memory = max(memory, grown)
                 files = max(files, daemon.descriptors() - before.descriptors)

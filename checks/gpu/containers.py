@@ -2,13 +2,12 @@
 
 python3 -m checks.gpu.containers --folder FOLDER
 
-FOLDER is what 'scripts/gpu-check pack' has made. Needs root, CUDA and torch. The daemon has an IPC, a PID and a network namespace and a
-/dev/shm of its own, and another user; both share the folder of the socket alone. Blocks of memory of both kinds must come back right.
+'scripts/gpu-check pack' makes FOLDER. Needs root, CUDA and torch. The daemon has an IPC, a PID and a network namespace and a
+/dev/shm of its own, and another user. Both processes share only the folder of the socket. Blocks of memory of both kinds must come back right.
 """
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 import warnings
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kvtier_testing import process
 
 from checks.gpu.namespaces import SURROUNDINGS
 from checks.shared.command_line import Arguments, run_tool
@@ -25,29 +25,27 @@ from kvtier import Client, Status
 
 USER = 10001
 BLOCKS, LAYERS = 256, 16
-# Of torch, and whether their memory passes as descriptors.
+CHECKED = ("same namespaces", "container: other IPC, PID, network, /dev/shm", "container, other user")
+# Kinds of memory, each with torch's setting. Memory of expandable segments passes as descriptors.
 KINDS = {"cudaMalloc": "expandable_segments:False", "expandable segments": "expandable_segments:True"}
 
 
 @contextmanager
 def daemon(folder: Path, sockets: Path, surroundings: list[str]) -> Iterator[None]:
-    log = sockets / "log"
+    """A daemon in these surroundings, until the block ends."""
     # Libraries are unpacked into the temporary folder, which users can't share.
-    command = [
+    program = [
         *surroundings, str(folder / "runtime/bin/java"), "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
-        "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={sockets}", "-cp", str(folder / "lib/*"), "io.kvtier.daemon.Kvtierd", "--socket", str(sockets / "kvtier.sock"),
-        *(f"--set={setting}" for setting in ("host.bytes=2GiB", "host.keep=0", "ssd.bytes=0", "grpc.enabled=false", "http.enabled=false")),
+        "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={sockets}", "-cp", str(folder / "lib/*"), "io.kvtier.daemon.Kvtierd",
     ]  # fmt: skip
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL) as started:
-        try:
-            until = time.monotonic() + 60
-            while b"kvtierd ready" not in log.read_bytes():
-                if started.poll() is not None or time.monotonic() > until:
-                    raise SystemExit(f"the daemon is not ready: {log.read_text()[-3000:]}")
-                time.sleep(0.05)
-            yield
-        finally:
-            started.kill()
+    settings = {"host.bytes": "2GiB", "host.keep": 0, "ssd.bytes": 0, "grpc.enabled": "false", "http.enabled": "false"}
+    started, _ = process.start(process.command_of(program, sockets / "kvtier.sock", settings), sockets / "log", SystemExit)
+    try:
+        yield
+    finally:
+        # unshare ignores SIGTERM, and takes the daemon along when it is killed.
+        started.kill()
+        process.stop(started)
 
 
 def exchange(sockets: Path, kind: str) -> str:
@@ -83,9 +81,8 @@ def main() -> int:
     folder = parser.parse_args().folder.resolve()
     failed = 0
     warnings.simplefilter("ignore", FutureWarning)
-    for name, words in SURROUNDINGS.items():
-        if name not in ("same namespaces", "container: other IPC, PID, network, /dev/shm", "container, other user"):
-            continue
+    for name in CHECKED:
+        words = SURROUNDINGS[name]
         sockets = Path(f"/run/kvtier-check-{os.getpid()}")
         sockets.mkdir()
         os.chown(sockets, USER if "user" in name else 0, USER if "user" in name else 0)
