@@ -14,7 +14,7 @@ Checks the packages in target/package/dist or in FOLDER. Without a name it runs 
   files    builds the packages again in another folder: the bytes must be the same. Units must fit the tar.gz, no file may name a folder of
            this machine, and the runtime must have the modules that the jars use
   deb      installs the .deb in a bare Debian container with systemd: rates the unit; starts, stops, kills and hangs the service; upgrades
-           it under load; removes and purges it. Needs root, systemd-nspawn and debootstrap
+           it under load; removes and purges it. Needs root, systemd-nspawn, and mmdebstrap or debootstrap
   start    measures ten starts of the daemon of the .deb until its ready line, without blocks to recover: elapsed and processor time
 
 KVTIER_CHECK_CACHE is the folder that keeps the bare Debian between runs (default: /var/cache/kvtier-check).
@@ -34,7 +34,6 @@ while [ $# -gt 0 ]; do
 done
 if [ ${#kinds[@]} -eq 0 ]; then kinds=(wheels tree files deb); fi
 
-cache=${KVTIER_CHECK_CACHE:-/var/cache/kvtier-check}
 work=$(mktemp -d "${TMPDIR:-/tmp}/kvtier-check.XXXX")
 started=()
 container=
@@ -68,8 +67,8 @@ eventually() {
   die "not within $seconds s: $*"
 }
 
-# What a shell needs, and nothing that is called java; the environment of a machine without one, as the array clean.
-# Arguments: folders of commands that come first.
+# Sets the array clean: the environment of a machine without Java, with the commands that a shell needs.
+# Arguments: folders of commands that come first on the PATH.
 empty_environment() {
   local tools=$work/tools tool path
   if [ ! -d "$tools" ]; then
@@ -156,9 +155,9 @@ check_tree() {
   mkdir -p "$work"/root/var/lib/dpkg/{info,updates,triggers}
   : >"$work/root/var/lib/dpkg/status"
   if [ "$(id -u)" = 0 ]; then
-    # Unpacked and no more: its scripts start a service, which the check 'deb' looks at.
+    # The package is only unpacked: its scripts start a service, which the check 'deb' tests.
     dpkg --root="$work/root" --force-depends --unpack "$deb" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; die "the .deb was not unpacked."; }
-    # Its configuration files come with its scripts.
+    # The scripts of the package would write the configuration files.
     if dpkg --root="$work/root" --verify kvtier | grep -v ' c /etc/'; then die "the .deb is not unpacked as it was packed."; fi
   else
     dpkg-deb -x "$deb" "$work/root"
@@ -250,11 +249,10 @@ END
 
 check_files() {
   step "the same input gives the same bytes"
-  # In another folder, from the sources alone: here, what is built already would be packed again.
+  # The copy has only the sources: in this folder the present build would be packed again.
   local again=$work/again name
   mkdir "$again"
-  (cd "$KVTIER_ROOT" && git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do if [ -e "$f" ]; then printf "%s\\0" "$f"; fi; done' sh |
-    tar --null --no-recursion --files-from=- -cf -) | tar -C "$again" -xf -
+  copy_sources "$again"
   local made=(tar deb wheels)
   if compgen -G "$dist/kvtier-*-oci.tar" >/dev/null; then made+=(image); fi
   if compgen -G "$dist/kvtier-*.tgz" >/dev/null; then made+=(chart); fi
@@ -310,9 +308,9 @@ check_files() {
     cat "$work/jdeps.log" >&2
     die "jdeps did not say which modules the jars use; the reason is above."
   }
-  # What the daemon can't do without has to be among them, or nothing was looked at.
+  # Without java.base in the list, jdeps has read no class.
   case ",$used," in *,java.base,*) ;; *) die "jdeps found no class in the jars of the .deb: '$used'." ;; esac
-  # Reached from nothing that is used: annotations for checkers, adapters of loggers, a debugger's, a compiler's and a desktop's.
+  # Unused code reaches these modules: annotations for checkers, adapters of loggers, debuggers, compilers and desktops.
   missing=$(tr , '\n' <<<"$used" |
     grep -vxFf <(grep -v '^#' "$KVTIER_ROOT/packaging/modules") | grep -vxE 'java\.desktop|java\.rmi|java\.prefs|java\.scripting|jdk\.(attach|compiler|jdi|unsupported\.desktop)' || true)
   [ -z "$missing" ] || die "the jars use modules that packaging/modules lacks:" "$missing"
@@ -329,26 +327,15 @@ fresh_start() { [ "$(state MainPID)" != "$1" ] && is_state ActiveState active; }
 boot() {
   [ "$(id -u)" = 0 ] || die "a bare Debian is made and started by root alone."
   command -v systemd-nspawn >/dev/null || die "no systemd-nspawn found." "Debian and Ubuntu: apt-get install systemd-container."
-  local base=$cache/bookworm root=$work/root
-  if [ ! -d "$base" ]; then
-    command -v debootstrap >/dev/null || die "no debootstrap found." "Debian and Ubuntu: apt-get install debootstrap."
-    say "making a bare Debian in $cache (some minutes, once)"
-    mkdir -p "$cache"
-    rm -rf "$base.new"
-    debootstrap --variant=minbase --include=systemd,python3 bookworm "$base.new" >"$cache/debootstrap.log" 2>&1 || {
-      tail -n 5 "$cache/debootstrap.log" >&2
-      die "the bare Debian was not made; the reason is above."
-    }
-    mv "$base.new" "$base"
-  fi
-  cp -a "$base" "$root"
+  local root=$work/root
+  find_debian
+  cp -a "$DEBIAN" "$root"
   mkdir -p "$root/opt/client"
   find_python3
   "$PYTHON3" -m zipfile -e "$(only 'kvtier-*.whl')" "$root/opt/client"
   cp "$KVTIER_ROOT/checks/packages/client.py" "$root/opt/"
   cp "$1" "$root/opt/kvtier.deb"
-  # Pages for what the service says in its documentation; dpkg leaves manuals out of minimal systems.
-  systemd-nspawn --quiet --register=no --keep-unit --private-network --directory "$root" --boot </dev/null >"$work/boot.log" 2>&1 &
+    systemd-nspawn --quiet --register=no --keep-unit --private-network --directory "$root" --boot </dev/null >"$work/boot.log" 2>&1 &
   container=$!
   eventually 30 pgrep -P "$container"
   leader=$(pgrep -P "$container" | head -n 1)
@@ -366,7 +353,7 @@ check_deb() {
   step "a bare Debian"
   boot "$older"
   inside sh -c '. /etc/os-release; echo "$PRETTY_NAME, systemd $(systemctl --version | sed -n 1p)"; command -v java || echo "no java"'
-  # With the memory of /var, which a removal leaves behind as dpkg's own.
+  # The list has /var, too, where dpkg keeps its own files after a removal.
   inside sh -c 'find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /var/log -o -path /var/lib/systemd -o -path "/var/cache/*" -o -path "/etc/*-" \) -prune -o -print | sort' >"$work/files.before"
 
   step "installed"
@@ -415,7 +402,7 @@ check_deb() {
   step "hung: the watchdog has it written where it hangs, and started again"
   inside sh -c 'mkdir -p /run/systemd/system/kvtierd.service.d; printf "[Service]\nWatchdogSec=3\nTimeoutAbortSec=3\n" >/run/systemd/system/kvtierd.service.d/check.conf; systemctl daemon-reload; systemctl restart kvtierd'
   before=$(state MainPID)
-  # Its thread is stopped by a debugger's means; all others run on.
+  # A debugger's call stops the thread of the index; all other threads run on.
   hang_index "$before"
   eventually 60 fresh_start "$before"
   inside journalctl --no-pager -o cat -u kvtierd | grep -E 'makes no progress|Watchdog timeout|"kvtier-index"' | sort | uniq -c | sed -n '1,5p'
@@ -450,7 +437,7 @@ check_deb() {
   step "purged: what is left"
   inside sh -c 'echo key >/etc/kvtier/object.key'
   inside dpkg -P kvtier
-  # What was never the package's is left to its owner.
+  # A file that is not the package's must stay.
   inside rm /etc/kvtier/object.key
   inside sh -c 'test -z "$(ls -A /etc/kvtier)"'
   inside rmdir /etc/kvtier
@@ -483,7 +470,7 @@ if os.fork() == 0:
 PYTHON
 }
 
-# Of ten: the fifth.
+# The fifth of ten numbers.
 median() { printf '%s\n' "$@" | sort -n | sed -n 5p; }
 
 check_start() {
@@ -505,7 +492,7 @@ check_start() {
     done
     to=$(date +%s%N)
     times+=($(((to - from) / 1000000)))
-    # Of the process, in user mode and in the kernel, in hundredths of a second.
+    # Clock ticks of the process in user mode and in the kernel.
     ticks=$(cut -d' ' -f14,15 "/proc/${started[0]}/stat")
     processor+=($(((${ticks% *} + ${ticks#* }) * 1000 / $(getconf CLK_TCK))))
     kill "${started[0]}"

@@ -26,8 +26,8 @@ Then it installs each artifact into an empty environment, and puts and gets bloc
 
 The version comes from pom.xml: `python3 -m checks.documents.version 1.2.3` changes it everywhere. publisher.properties names the publisher.
 Needs Linux on x86-64, what the build needs, dpkg-deb, apt-get, and the registries that Maven, pip and apt are configured for.
-With root, systemd-nspawn and debootstrap the .deb is also installed, upgraded and removed in a bare Debian. With root, runc and
-mmdebstrap or debootstrap the image runs in containers.
+Two checks also need root, and mmdebstrap or debootstrap. With systemd-nspawn the .deb is installed, upgraded and removed in a bare
+Debian. With runc the image runs in containers.
 END
 }
 
@@ -47,9 +47,8 @@ cd "$KVTIER_ROOT"
 find_jdk25
 find_mvn
 find_python3
-step() { say "$*"; }
 
-step "version $KVTIER_VERSION; looking for what is not ready"
+say "version $KVTIER_VERSION; looking for what is not ready"
 "$PYTHON3" -m checks.packages.publisher project.url >/dev/null
 "$PYTHON3" -m checks.documents.version >/dev/null || die "not all files have version $KVTIER_VERSION." "$("$PYTHON3" -m checks.documents.version || true)" \
   "Run scripts/generate, and commit what it writes."
@@ -69,14 +68,13 @@ if [ -n "$(ls -A "$out" 2>/dev/null)" ]; then die "$out is not empty."; fi
 rm -rf "$work"
 mkdir -p "$work" "$out"
 
-step "packages"
+say "packages"
 scripts/package tar deb wheels image chart --out "$out"
 
 # From a copy: the POM there says who publishes.
-step "Maven artifacts"
+say "Maven artifacts"
 mkdir "$work/src"
-git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
-  tar --null --no-recursion --files-from=- -cf - | tar -C "$work/src" -xf -
+copy_sources "$work/src"
 "$PYTHON3" -m checks.packages.contents pom . "$work/src/pom.xml"
 (cd "$work/src" && "$MVN" -B -ntp -q -Pquick,release -pl client-java -am deploy "-DaltDeploymentRepository=release::file://$out/maven" \
   org.cyclonedx:cyclonedx-maven-plugin:makeBom) >"$work/maven.log" 2>&1 || {
@@ -84,7 +82,7 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
   die "the Maven artifacts were not made; the reason is above, and all of it in $work/maven.log."
 }
 
-step "lists of what each artifact is made of"
+say "lists of what each artifact is made of"
 tar -xOzf "$out/kvtier-$KVTIER_VERSION-linux-x86_64.tar.gz" "kvtier-$KVTIER_VERSION-linux-x86_64/share/doc/kvtier/sbom.cdx.json" >"$out/kvtier-$KVTIER_VERSION-daemon.cdx.json"
 cp "$work/src/client-java/target/sbom/bom.json" "$out/kvtier-$KVTIER_VERSION-client-java.cdx.json"
 ensure_venv "$work/sbom-tools"
@@ -98,26 +96,27 @@ ensure_venv "$work/sbom-tools"
   -o "$out/kvtier-$KVTIER_VERSION-python.cdx.json" "$work/installed/bin/python"
 "$PYTHON3" -m checks.packages.contents sbom "$out" "$KVTIER_VERSION"
 
-step "notes and sums"
+say "notes and sums"
 "$PYTHON3" -m checks.packages.contents notes . "$KVTIER_VERSION" >"$out/RELEASE-NOTES.md"
 (cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS)
 
-step "each artifact, installed where nothing else is"
+say "each artifact, installed where nothing else is"
 (cd "$out" && sha256sum --quiet --check SHA256SUMS)
 scripts/package-check wheels tree maven --dist "$out"
-if [ "$(id -u)" = 0 ] && command -v systemd-nspawn >/dev/null && command -v debootstrap >/dev/null; then
+can_make_debian() { [ "$(id -u)" = 0 ] && { command -v mmdebstrap || command -v debootstrap; } >/dev/null; }
+if can_make_debian && command -v systemd-nspawn >/dev/null; then
   scripts/package-check deb --dist "$out"
 else
-  say "the .deb was unpacked and run, and not installed in a bare Debian: that needs root, systemd-nspawn and debootstrap"
+  say "the .deb was unpacked and run, and not installed in a bare Debian: that needs root, systemd-nspawn, and mmdebstrap or debootstrap"
 fi
 
-if [ "$(id -u)" = 0 ] && command -v runc >/dev/null && { command -v mmdebstrap || command -v debootstrap; } >/dev/null; then
+if can_make_debian && command -v runc >/dev/null; then
   scripts/image-check --dist "$out"
 else
   say "the image was not run: that needs root, runc, and mmdebstrap or debootstrap"
 fi
 
-step "all of it is in $out"
+say "all of it is in $out"
 (cd "$out" && du -ah --max-depth=1 . | sort -k2)
 for key in project.url security.contact maintainer.name image.name; do
   say "$key: $("$PYTHON3" -m checks.packages.publisher "$key")"

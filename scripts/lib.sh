@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the other scripts share.  Source it: it defines functions and KVTIER_ROOT, and does nothing else.
+# Functions of the other scripts.  Source this file: it defines functions and KVTIER_ROOT, and does nothing else.
 
 KVTIER_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 KVTIER_VERSION=$(sed -n '/<artifactId>kvtier-parent</,$ s:.*<version>\(.*\)</version>.*:\1:p' "$KVTIER_ROOT/pom.xml" | head -n 1)
@@ -13,7 +13,7 @@ die() {
   exit 1
 }
 
-# That one of the words $2... which $1 was probably meant to be; nothing where none is close.
+# Prints the word of $2... that is close to the mistyped word $1; prints nothing if none is close.
 closest() {
   local word=$1
   shift
@@ -302,6 +302,30 @@ ensure_venv() {
   fi
 }
 
+# Copies the files of this checkout into folder $1, without ignored ones such as build outputs.
+copy_sources() {
+  (cd "$KVTIER_ROOT" && git ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' file; do if [ -e "$file" ]; then printf '%s\0' "$file"; fi; done |
+    tar --null --no-recursion --files-from=- -cf -) | tar -C "$1" -xf -
+}
+
+# Sets DEBIAN: the folder of a bare Debian with systemd and Python, made once, for the containers of checks.
+find_debian() {
+  local cache=${KVTIER_CHECK_CACHE:-/var/cache/kvtier-check} maker
+  DEBIAN=$cache/bookworm
+  if [ -d "$DEBIAN" ]; then return 0; fi
+  maker=$(command -v mmdebstrap || command -v debootstrap) ||
+    die "no mmdebstrap and no debootstrap found." "Debian and Ubuntu: apt-get install mmdebstrap."
+  say "making a bare Debian in $cache (some minutes, once)"
+  mkdir -p "$cache"
+  rm -rf "$DEBIAN.new"
+  "$maker" --variant=minbase --include=systemd,python3 bookworm "$DEBIAN.new" >"$cache/debian.log" 2>&1 || {
+    tail -n 5 "$cache/debian.log" >&2
+    die "the bare Debian was not made; the reason is above, and all of it in $cache/debian.log."
+  }
+  mv "$DEBIAN.new" "$DEBIAN"
+}
+
 # The Python client with what its tests import in target/venv, installed anew each time.  After find_python3.
 ensure_tests() {
   local venv=$KVTIER_ROOT/target/venv
@@ -310,10 +334,11 @@ ensure_tests() {
     die "the Python client did not install; its reason is above."
 }
 
+# Whether no source of the Python client is newer than its installation, which has left the file $1.
 client_is_fresh() {
-  local venv=$KVTIER_ROOT/target/venv-bench newer
-  [ -f "$venv/.installed" ] && "$venv/bin/python" -c 'import kvtier' 2>/dev/null || return 1
-  newer=$(cd "$KVTIER_ROOT/client-py" && find src pyproject.toml setup.py -newer "$venv/.installed" \
+  local newer
+  [ -f "$1" ] || return 1
+  newer=$(cd "$KVTIER_ROOT/client-py" && find src pyproject.toml setup.py -newer "$1" \
     ! -path '*/__pycache__*' ! -path '*.egg-info*' -print | head -n 1)
   [ -z "$newer" ]
 }
@@ -321,14 +346,15 @@ client_is_fresh() {
 # The Python client in target/venv-bench, installed anew where a source is newer than the last installation.  After find_python3.
 ensure_client() {
   local venv=$KVTIER_ROOT/target/venv-bench
-  if client_is_fresh; then return 0; fi
+  is_installed() { client_is_fresh "$venv/.installed" && "$venv/bin/python" -c 'import kvtier' 2>/dev/null; }
+  if is_installed; then return 0; fi
   mkdir -p "$KVTIER_ROOT/target"
   # Two scripts started at once: the second waits, then finds the installation done.
   if command -v flock >/dev/null 2>&1; then
     exec 8>"$KVTIER_ROOT/target/.lock-venv-bench"
     flock 8
   fi
-  if ! client_is_fresh; then
+  if ! is_installed; then
     say "installing the Python client in target/venv-bench (half a minute)"
     ensure_venv "$venv"
     # The stamp is as old as the start of the installation, so an edit made during it counts.

@@ -1,8 +1,6 @@
 """Runs the container image: two containers that share a folder and nothing else, one with the daemon, one with a client.
 
-python3 -m checks.packages.image_check IMAGE [--again FILE] [--wheel FILE] [--work FOLDER]
-
-Needs root, runc, and mmdebstrap or debootstrap. Each container has namespaces of its own (IPC, PID, network, mounts), no capability and a root file
+scripts/image-check starts it, with a bare Debian for the client's container. Needs root and runc. Each container has namespaces of its own (IPC, PID, network, mounts), no capability and a root file
 system that can't be written.
 """
 
@@ -30,18 +28,18 @@ BLOCK_KIB = 64
 
 
 class Failure(Exception):
-    """Something came to other than it had to."""
+    """A result that is not the expected one."""
 
 
 def bundle_spec(image: dict[str, Any], *, arguments: list[str] | None = None, environment: dict[str, str] | None = None,
                 mounts: dict[str, tuple[Path, str]] | None = None, user: tuple[int, int, list[int]] | None = None, memory: int = 0) -> dict[str, Any]:  # fmt: skip
-    """A configuration of runc, as an engine makes it of an image's.
+    """A configuration of runc, as a container engine makes it from an image's configuration.
 
     Args:
         image: the configuration in the image.
         arguments: the whole command; the image's entrypoint and command if there is none.
         mounts: folders of this machine, by their places in the container, each with rw or ro.
-        user: its number, its group's, and further groups; the image's if there is none.
+        user: the numbers of the user, of its group, and of further groups; the image's user if there is none.
         memory: the limit of the control group; 0 for none.
     """
     config = image["config"]
@@ -72,7 +70,7 @@ def bundle_spec(image: dict[str, Any], *, arguments: list[str] | None = None, en
             "cwd": config.get("WorkingDir") or "/",
             "capabilities": {kind: [] for kind in ("bounding", "effective", "permitted", "ambient")},
             "noNewPrivileges": True,
-            # What containers have by default, and too little for the daemon's wishes.
+            # The default of containers. The daemon wants more.
             "rlimits": [{"type": "RLIMIT_MEMLOCK", "soft": 8 << 20, "hard": 8 << 20}],
         },
         "mounts": places,
@@ -128,7 +126,7 @@ class Container:
         return self.run("pidof", "java").stdout.strip()
 
     def stop(self) -> int:
-        """As a container engine stops it; gives the exit code."""
+        """Stops the container as a container engine does; returns the exit code."""
         subprocess.run(["runc", "kill", self.name, "TERM"], check=True)
         return self.process.wait(60)
 
@@ -148,35 +146,19 @@ def expect(what: str, found: object, expected: object) -> None:
 
 
 class Check:
-    """Both root file systems, and what is done with them."""
+    """The checks, with the root file systems of both containers."""
 
-    def __init__(self, image: oci.Image, wheel: Path, work: Path) -> None:
+    def __init__(self, image: oci.Image, wheel: Path, debian: Path, work: Path) -> None:
         self.work = work
         self.rootfs = work / "image"
         self.rootfs.mkdir()
         self.config = oci.unpack(image, self.rootfs)
-        self.client_rootfs = self._bare_debian()
+        self.client_rootfs = debian
         self.client_files = work / "client-files"
         with zipfile.ZipFile(wheel) as packed:
             packed.extractall(self.client_files)
         shutil.copy(ROOT / "checks/packages/client.py", self.client_files)
         self.number = 0
-
-    @staticmethod
-    def _bare_debian() -> Path:
-        """The one of scripts/package-check; it has Python."""
-        base = Path(os.environ.get("KVTIER_CHECK_CACHE", "/var/cache/kvtier-check")) / "bookworm"
-        if not base.exists():
-            base.parent.mkdir(parents=True, exist_ok=True)
-            new = base.with_suffix(".new")
-            shutil.rmtree(new, ignore_errors=True)
-            maker = next((one for one in ("mmdebstrap", "debootstrap") if shutil.which(one)), None)
-            if maker is None:
-                raise Failure("no mmdebstrap and no debootstrap found: the client's container is made with one of them")
-            words = [maker, "--variant=minbase", "--include=systemd,python3", "bookworm", str(new)]
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            new.rename(base)
-        return base
 
     def folder(self, name: str) -> Path:
         made = self.work / name
@@ -189,7 +171,7 @@ class Check:
         return Container(name, self.rootfs, bundle_spec(self.config, mounts={place: (one, "rw") for place, one in mounts.items()}, environment=wanted, memory=memory), self.work)
 
     def client(self, sockets: Path, *words: str) -> dict[str, int]:
-        """What a client in a container of its own found; it shares only the folder of the socket."""
+        """Runs a client in another container, which shares only the folder of the socket; returns the client's figures."""
         self.number += 1
         spec = bundle_spec(
             {"config": {"Env": ["PATH=/usr/bin", "PYTHONPATH=/tmp/client", "KVTIER_SOCKET=/run/kvtier/kvtier.sock", "HOME=/tmp"]}},
@@ -276,12 +258,13 @@ def main() -> int:
     parser.add_argument("image", type=Path)
     parser.add_argument("--again", type=Path, help="the same image, built again: its bytes must be the same")
     parser.add_argument("--wheel", type=Path, required=True, help="the Python client")
+    parser.add_argument("--debian", type=Path, required=True, help="the root file system of the client's container; it has Python")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kvtier-image-") as folder:
         work = Path(folder)
         work.chmod(0o755)
         try:
-            check = Check(inspect(arguments.image, arguments.again), arguments.wheel, work)
+            check = Check(inspect(arguments.image, arguments.again), arguments.wheel, arguments.debian, work)
             check.exchange()
             check.disk()
             check.limits()
