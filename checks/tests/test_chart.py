@@ -59,7 +59,7 @@ def test_values_areAllInTheSchema_andTheSchemasInTheValues() -> None:
 
 
 def accepts(schema: dict[str, Any], value: Any) -> bool:
-    """As much of JSON Schema as the keys use."""
+    """Whether a value fits a schema: a subset of JSON Schema that covers the keys."""
     if "anyOf" in schema:
         return any(accepts(one, value) for one in schema["anyOf"])
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""Scripts and tools say what a mistyped word may mean, and name a program that is missing in one line."""
+"""Scripts and tools suggest a word for a mistyped one, and name a missing program in one line."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What checks/engines/gpu.py makes of its arguments and of what fails; the rest of it takes a GPU."""
+"""The arguments and the failures of checks/engines/gpu.py. The other parts of the program need a GPU."""
 
 import json
 from pathlib import Path

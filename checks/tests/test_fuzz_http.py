@@ -1,4 +1,4 @@
-"""What scripts/fuzz-http holds a daemon to after its requests."""
+"""The bounds that scripts/fuzz-http sets for a daemon after the requests."""
 
 import os
 

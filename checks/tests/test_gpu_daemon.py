@@ -1,4 +1,4 @@
-"""What scripts/gpu-check daemon makes of its arguments; the rest of it takes a GPU."""
+"""The arguments of scripts/gpu-check daemon. The other parts of the program need a GPU."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""What scripts/fuzz, scripts/connections-check and the corpus's test see of a daemon: `checks/attacks/hostile_daemon.py`."""
+"""`checks/attacks/hostile_daemon.py`: faults of a daemon that fuzzing and attacks must notice."""
 
 import contextlib
 import random
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from kvtier_testing import daemon as conftest
+from kvtier_testing import daemon as tested
 from kvtier_testing.daemon import eventually
+from kvtier_testing.process import free_port
 
 from checks.attacks import connections as connections_check
 from checks.attacks import hostile_daemon
@@ -105,7 +106,7 @@ def test_ringClient_completionThatIsNoWholeResults_keepsThoseThatAre(length: int
 
 
 class Grown(Daemon):
-    """Takes what it is told to."""
+    """A daemon with given figures."""
 
     def __init__(self, *figures: Figures) -> None:
         self._figures = list(figures)
@@ -161,9 +162,8 @@ def test_parties_partOfAName_areThose() -> None:
     assert len(connections_check.parties("")) > len(connections_check.parties("gRPC")) > 0
 
 
-def test_calls_that_say_nothing_keep_nobody_from_calling(stopped_daemon: conftest.Daemon) -> None:
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+def test_calls_that_say_nothing_keep_nobody_from_calling(stopped_daemon: tested.Daemon) -> None:
+    port = free_port()
     stopped_daemon.start(grpc__enabled="true", grpc__port=str(port))
     opened = hostile_daemon.PREFACE + hostile_daemon.frame(hostile_daemon.SETTINGS, 0, 0)
     headers = hostile_daemon.call_headers(b"/kvtier.v1.Kvtier/Lookup")

@@ -1,4 +1,4 @@
-"""The container image: what is in it, that equal input gives equal bytes, and how its first process treats the daemon."""
+"""The container image: its files, equal bytes for equal input, and its first process, which starts and stops the daemon."""
 
 import io
 import json
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kvtier_testing.daemon import eventually
 
 from checks.packages import debs, image, image_check, oci
 from checks.shared.checkout import ROOT
@@ -97,8 +98,21 @@ def test_labels_sayVersionAndRevision_andNoEmptyAddress(tmp_path: Path) -> None:
 
 
 def test_revision_isTheCommit_unlessItIsGiven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*words: str) -> str:
+        author = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
+        return subprocess.run(["git", "-C", str(tmp_path), *author, *words], capture_output=True, text=True, check=True).stdout.strip()
+
     monkeypatch.delenv("KVTIER_REVISION", raising=False)
     assert image.revision_of(tmp_path) == ""
+    git("init", "--quiet")
+    file = tmp_path / "file"
+    file.write_text("committed")
+    git("add", "file")
+    git("commit", "--quiet", "--message", "First")
+    commit = git("rev-parse", "HEAD")
+    assert image.revision_of(tmp_path) == commit
+    file.write_text("changed")
+    assert image.revision_of(tmp_path) == f"{commit}-dirty"
     monkeypatch.setenv("KVTIER_REVISION", "abc")
     assert image.revision_of(tmp_path) == "abc"
 
@@ -190,7 +204,7 @@ def test_containersOfTheCheck_shareNothingButTheirMounts() -> None:
 
 @pytest.fixture
 def first_process(tmp_path: Path) -> tuple[list[str], dict[str, str], Path]:
-    """The first process of a container with a daemon that writes down its starts, and then does what the test wants."""
+    """The first process of a container, with a daemon that notes its starts and then runs the test's script."""
     starts = tmp_path / "starts"
     fake = tmp_path / "kvtierd"
     fake.write_text(f'#!/bin/sh\necho "$@" >>{starts}\n. {tmp_path}/behaviour\n')
@@ -200,15 +214,6 @@ def first_process(tmp_path: Path) -> tuple[list[str], dict[str, str], Path]:
 
 def behave(starts: Path, text: str) -> None:
     (starts.parent / "behaviour").write_text(text)
-
-
-def started(starts: Path, times: int) -> bool:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if starts.exists() and len(starts.read_text().splitlines()) >= times:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_killedDaemon_startsAgain_inTheSameContainer(first_process: tuple[list[str], dict[str, str], Path]) -> None:
@@ -226,14 +231,30 @@ def test_wrongConfiguration_endsTheContainer_atOnce(first_process: tuple[list[st
     assert len(starts.read_text().splitlines()) == 1
 
 
-def test_SIGTERM_stopsTheDaemon_andThenTheContainer(first_process: tuple[list[str], dict[str, str], Path]) -> None:
+def test_daemonThatEndsTenTimesWithinAMinute_endsTheContainer(first_process: tuple[list[str], dict[str, str], Path]) -> None:
     words, environment, starts = first_process
-    stopped = starts.parent / "stopped"
-    behave(starts, f"trap 'touch {stopped}; exit 143' TERM\nwhile :; do sleep 0.1; done\n")
+    behave(starts, "exit 7\n")
+    # The script rests a second between two starts.
+    rest = starts.parent / "bin" / "sleep"
+    rest.parent.mkdir()
+    rest.write_text("#!/bin/sh\n")
+    rest.chmod(0o755)
+    done = subprocess.run(words, env=environment | {"PATH": f"{rest.parent}:{environment['PATH']}"}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 7 and "the daemon ended 10 times within a minute" in done.stderr
+    assert len(starts.read_text().splitlines()) == 10
+
+
+def test_SIGHUP_reachesTheDaemon_andSIGTERM_stopsItAndThenTheContainer(first_process: tuple[list[str], dict[str, str], Path]) -> None:
+    words, environment, starts = first_process
+    ready, read_again, stopped = (starts.parent / name for name in ("ready", "read_again", "stopped"))
+    traps = f"trap 'touch {read_again}' HUP\ntrap 'touch {stopped}; exit 143' TERM\n"
+    behave(starts, f"{traps}touch {ready}\nwhile :; do sleep 0.1; done\n")
     with subprocess.Popen(words, env=environment) as process:
         try:
-            assert started(starts, 1)
-            time.sleep(0.3)  # until the fake has its trap
+            assert eventually(ready.exists)
+            process.send_signal(signal.SIGHUP)
+            assert eventually(read_again.exists)
+            assert process.poll() is None and not stopped.exists()
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
         finally:

@@ -1,4 +1,4 @@
-"""Which Python code of the checkout may use which, and that it is found without changes of `sys.path`."""
+"""Imports between the folders of Python code: only the allowed ones, and without changes of `sys.path`."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What scripts/fuzz tells of a finding of Jazzer."""
+"""The lines that scripts/fuzz prints about a finding of Jazzer."""
 
 from checks.attacks import jazzer
 

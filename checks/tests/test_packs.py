@@ -1,5 +1,6 @@
-"""What the packs for GPU machines take of a checkout."""
+"""The files that the packs for GPU machines take from a checkout."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -51,11 +52,14 @@ def test_copyChecks_importsOnlyWhatIsPacked(part: str, tmp_path: Path) -> None:
     packed = {path.name for path in (tmp_path / "checks").iterdir()}
     assert packed == {"__init__.py", "shared", part}
     # The packers themselves run in a checkout.
-    for path in (tmp_path / "checks").rglob("*.py"):
-        for line in path.read_text().splitlines():
-            words = line.split()
-            if words[:1] in (["from"], ["import"]) and words[1].startswith("checks.") and path.name != "pack.py":
-                assert (tmp_path / Path(*words[1].split(".")[:2])).is_dir(), f"{path.relative_to(tmp_path)}: {line}"
+    needed = {
+        (path.relative_to(tmp_path), name)
+        for path in (tmp_path / "checks").rglob("*.py")
+        if path.name != "pack.py"
+        for name in re.findall(r"^\s*(?:from|import) checks(?:\.| import )(\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert needed
+    assert {(path, name) for path, name in needed if name not in packed} == set()
 
 
 def test_engineThatIsNone_isRefused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a release is made of: NOTICE, the changelog of each kind, and who publishes."""
+"""Files of a release: NOTICE, the changelogs and the publisher's data."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The oracle of scripts/soak: what it takes for a broken promise, and what not."""
+"""The oracle of scripts/soak: which answers break a promise, and which do not."""
 
 import contextlib
 import hashlib

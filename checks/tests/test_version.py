@@ -20,6 +20,10 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_checkout_hasOneVersion() -> None:
+    assert version.check(ROOT) == []
+
+
 def test_changedInPomAlone_isFoundEverywhereElse(copy: Path) -> None:
     pom = copy / "pom.xml"
     pom.write_text(version.IN_POM.sub(r"\g<1>9.8.7\3", pom.read_text()))

@@ -1,4 +1,4 @@
-"""What scripts/wounds-check takes for a guard that works."""
+"""The guards of scripts/wounds-check, and the judgement about each run of their tests."""
 
 import argparse
 import dataclasses
