@@ -1,4 +1,4 @@
-"""Most benchmarks of this machine, one part after the other and all of that some times over: scripts/bench all.
+"""Runs most benchmarks one after the other, several times in turns: scripts/bench all.
 
 Writes a result file. All parts, without --quick, go to docs/benchmarks/results, and the page of all benchmarks is made anew from the
 files there. Anything less is a trial, and goes to target/bench-all, unless --out or --into says otherwise. A part that fails is named
@@ -25,7 +25,7 @@ from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, file, folder, run_tool, some_of, whole
 
 PARTS = ("local", "grpc", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
-"""Neither `directory`, whose rows `scaling` has, nor `ledgers` and `codecs`, which are of libraries, and what decisions were made by."""
+"""All benchmarks except `directory`, whose rows `scaling` has, and `ledgers` and `codecs`, which compare libraries."""
 PART_LIMIT_S = 3600
 END_WITHIN_S = 20.0
 LEFT_OUT = "left out"
@@ -33,7 +33,7 @@ BROKEN_OFF = "broken off"
 
 
 def machine() -> tuple[str, str]:
-    """In words, and as a part of a file's name."""
+    """The machine in words, and its part of a file name."""
     cores = os.cpu_count() or 1
     gib = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30))
     models = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
@@ -52,7 +52,7 @@ def revision() -> str:
 
 
 def measure(part: str, quick: bool, out: Path, log: Path) -> tuple[list[Row], str]:
-    """A part's rows, and why there are none; nothing that was started for them is left."""
+    """Runs a part; returns its rows, and the reason if there are none. It leaves no process behind."""
     out.unlink(missing_ok=True)
     command = [str(ROOT / "scripts" / "bench"), part, "--json", str(out)] + (["--quick"] if quick else [])
     running = None
@@ -73,7 +73,7 @@ def measure(part: str, quick: bool, out: Path, log: Path) -> tuple[list[Row], st
 
 @contextlib.contextmanager
 def _held_back(*numbers: int) -> Iterator[None]:
-    """Signals that come meanwhile come at its end: what breaks the start of a process off leaves one that nobody knows of."""
+    """Delays signals until the block ends. A signal during the start of a process would leave a process that nobody ends."""
     came: list[int] = []
     handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
     try:
@@ -86,7 +86,7 @@ def _held_back(*numbers: int) -> Iterator[None]:
 
 
 def _end_group(leader: "subprocess.Popen[bytes]") -> None:
-    """Ends a process and all that it started: daemons and servers, which would take from whatever is measured next."""
+    """Ends a process with all its children: daemons and servers that would slow the next measurement down."""
     with contextlib.suppress(ProcessLookupError):
         if leader.poll() is None:
             os.killpg(leader.pid, signal.SIGTERM)
@@ -97,13 +97,13 @@ def _end_group(leader: "subprocess.Popen[bytes]") -> None:
 
 
 class Run:
-    """The figures of a run. They are written anew after each part: what is broken off leaves what it has measured."""
+    """The figures of a run. They are written after each part, so that an interrupted run leaves its figures."""
 
     def __init__(self, file: Path, found: dict[str, Any], parts: list[str], how: dict[str, str]) -> None:
         """
         Args:
-            found: what the file has already.
-            how: date, revision and command of what is measured now.
+            found: the contents of the file so far.
+            how: date, revision and command of this run.
         """
         self.failures: dict[str, list[str]] = {part: [] for part in parts}
         self._file = file
@@ -115,7 +115,7 @@ class Run:
                 found["failed"][part] = BROKEN_OFF if part in parts else found["failed"].get(part, LEFT_OUT)
 
     def note(self, part: str, turn: int, rows: list[Row], why: str) -> None:
-        """What came of a part in a turn."""
+        """Notes the result of a part in a turn."""
         found, turns, failures = self._found, self._turns[part], self.failures[part]
         if rows:
             turns.append(rows)
@@ -132,13 +132,13 @@ class Run:
             found[name] = {one: found[name][one] for one in PARTS if one in found[name]}
         found["rows"].sort(key=lambda row: PARTS.index(row["part"]))
         if found["rows"]:
-            # At once: what is killed meanwhile leaves the figures of hours that --into was given.
+            # The file is replaced at once: a kill meanwhile leaves the old figures, which took hours.
             aside = self._file.with_suffix(".new")
             aside.write_text(json.dumps(figures.summarized(found), indent=1, ensure_ascii=False) + "\n")
             os.replace(aside, self._file)
 
     def has_measured(self) -> bool:
-        """Whether there are any figures of it."""
+        """Whether any part has figures."""
         return any(self._turns.values())
 
 
@@ -163,7 +163,7 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _result_of(kept: Path) -> dict[str, Any]:
-    """What a result file of this program has; nothing where it is none."""
+    """The contents of a result file of this program; empty for another file."""
     try:
         found: dict[str, Any] = json.loads(kept.read_text())
     except ValueError:
@@ -172,13 +172,13 @@ def _result_of(kept: Path) -> dict[str, Any]:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """As it can be given again, on any machine."""
+    """The command line of this run, for any machine."""
     only = [] if arguments.only == list(PARTS) else ["--only", ",".join(arguments.only)]
     return " ".join(["scripts/bench all", "--turns", str(arguments.turns), *only, *(["--quick"] if arguments.quick else [])])
 
 
 def _new_file(arguments: argparse.Namespace, begun: datetime.datetime, short: str) -> Path:
-    """Where a run's figures go."""
+    """The path of the result file."""
     if arguments.out is None and (arguments.quick or set(arguments.only) != set(PARTS)):
         trials = ROOT / "target" / "bench-all"
         trials.mkdir(parents=True, exist_ok=True)

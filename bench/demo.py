@@ -30,7 +30,7 @@ ARGUMENTS = ["--trace", "--requests", "--block-bytes", "--host-bytes", "--ssd-by
 SOCKET_CHARS_MAX = 100
 """of the path of a socket: an address has 108 bytes"""
 BESIDE_HOST = 400 * MIB
-"""what a daemon takes besides its blocks: a small heap and tables"""
+"""memory of a daemon beside its blocks: a small heap and tables"""
 BESIDE_SSD = 64 * MIB
 LESS = "--host-bytes 256MiB --ssd-bytes 512MiB"
 ENVIRONMENT = """TMPDIR sets the parent of the temporary folder (default: /tmp, or /var/tmp where /tmp is in memory).
@@ -42,7 +42,7 @@ class Failed(Exception):
 
 
 class Options:
-    """What the demo is to do, from the command line. Wrong usage ends the process."""
+    """The options of the demo, from the command line. Wrong usage ends the process."""
 
     def __init__(self, arguments: list[str]) -> None:
         parser = Arguments(
@@ -143,10 +143,10 @@ def default_size(section: str, key: str) -> str:
 
 
 def parent_folder() -> Path:
-    """Where the temporary folder is made."""
+    """The parent of the temporary folder."""
     if os.environ.get("TMPDIR"):
         return Path(os.environ["TMPDIR"])
-    # SSD files in memory would show nothing.
+    # SSD files must be on a disk, not in memory.
     kind = subprocess.run(["stat", "-f", "-c", "%T", "/tmp"], capture_output=True, text=True, check=False).stdout.strip()
     return Path("/var/tmp" if kind in ("tmpfs", "ramfs") and os.access("/var/tmp", os.W_OK) else "/tmp")
 
@@ -234,14 +234,14 @@ def replay_with_own_daemon(options: Options) -> int:
 
 
 def end_with_signal(number: int, _frame: object) -> None:
-    """Ends the process as the signal would, after all that was started."""
+    """Stops everything that was started, and ends the process with the exit code of the signal."""
     raise SystemExit(128 + number)
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """The program; returns its exit code."""
     options = Options(list(sys.argv[1:] if arguments is None else arguments))
-    # Nobody shall wait for a build to hear that there is no daemon.
+    # A missing daemon is reported before anything is built.
     if options.socket is not None and not options.socket.is_socket():
         if options.socket.exists():
             say(f"error: {options.socket} is not a socket: name the socket of a daemon, or leave --socket out")

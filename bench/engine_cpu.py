@@ -108,7 +108,7 @@ class Kvtier:
         return taken
 
     def lookup(self, request: Any) -> float:
-        """As the engine's scheduler asks: found and held."""
+        """Looks blocks up as the engine's scheduler does: found blocks are held. Returns the seconds."""
         begun = time.perf_counter()
         while (found := self.scheduler.matched(request, 0)) is None:
             pass
@@ -132,7 +132,7 @@ class Kvtier:
 
 
 class Copy:
-    """As many bytes from one piece of memory to another."""
+    """Copies an equal number of bytes from one piece of memory to another."""
 
     def __init__(self) -> None:
         self._from, self._to = ((ctypes.c_char * (BLOCKS * BLOCK_BYTES))() for _ in range(2))
@@ -154,11 +154,11 @@ def end(process: "subprocess.Popen[Any]") -> None:
 
 
 class PeerFailed(Exception):
-    """LMCache's own benchmark did not end as it should: says why."""
+    """LMCache's own benchmark failed; the message says why."""
 
 
 class LMCache:
-    """Its server, and its own benchmark of that."""
+    """LMCache's server, and its own benchmark of the server."""
 
     def __init__(self, command: str, folder: Path) -> None:
         self.command = command

@@ -1,8 +1,8 @@
 """The figures of all benchmarks of one machine: medians over the turns, as a result file of docs/benchmarks/results.
 
-The schema of result files is that of checks/documents/benchmarks.py, which makes the page of them. A file of `scripts/bench all` has some
-fields more: `parts` has of each part the `date`, `revision` and `command` that its rows are of, and of how many `turns` they are the
-medians; `failed` says why a part was not measured, or not in each turn; each row has its `part`, its `name` and its `turns`.
+checks/documents/benchmarks.py has the schema of result files, and makes the page from them. A file of `scripts/bench all` has more fields:
+`parts` has the `date`, the `revision`, the `command` and the number of `turns` of each part. `failed` says why a part was not measured, or
+not in each turn. Each row has its `part`, its `name` and its `turns`.
 """
 
 import json
@@ -107,7 +107,7 @@ def result_rows(rows: list[Row]) -> list[Row]:
         if compared is None:
             compared_with = row.get("limit_name") or ""
         if name in SHOWN and not SHOWN[name][1]:
-            # Its limit is no measured value.
+            # The limit of this row is no measured value.
             compared_with, compared, ratio = "", None, None
         goal = dict(goals.get(name, {}))
         goal.pop("row", None)

@@ -43,7 +43,7 @@ COUNTERS = (
     "corrupt",
     "io_errors",
 )
-"""What a replay reports of the daemon's counters."""
+"""Counters of the daemon that a replay reports."""
 
 
 def block_key(salt: str, block_id: int) -> bytes:
@@ -53,7 +53,7 @@ def block_key(salt: str, block_id: int) -> bytes:
 
 @dataclass
 class Tally:
-    """What a replay counted so far."""
+    """The counts of a replay so far."""
 
     requests: int = 0
     block_references: int = 0
@@ -77,7 +77,7 @@ class Tally:
 
 
 class DaemonLost(Exception):
-    """The daemon is not there, or no longer; the message says what is known."""
+    """The daemon is not there, or no longer; the message has the reason."""
 
 
 class Replay:
@@ -160,7 +160,7 @@ def _batches(places: list[int], size: int) -> Iterator[list[int]]:
 
 
 def _place(keys: list[bytes], first: int) -> dict[str, Any]:
-    """Where a batch that starts at a key stands in the prompt."""
+    """The place in the prompt of a batch that starts at this key."""
     return {"depth": first, "parent": keys[first - 1] if first else None}
 
 
@@ -282,12 +282,12 @@ class OtherWork:
             return 0.0
 
     def cpus(self) -> float:
-        """So many processors on average, until now."""
+        """The processors that other work took on average until now."""
         return max(0.0, (self._others_s() - self._before_s) / max(1e-3, time.monotonic() - self._begun_s))
 
 
 def what_was_timed(figures: dict[str, Any]) -> str:
-    """What the times and speeds are of, so that nobody takes them for kvtier's alone."""
+    """A note about the times and speeds: they are not kvtier's alone."""
     words = (
         "Times and speeds are those of a Python program that makes and compares every byte on the same processors, "
         "and of the disk; `scripts/bench` measures kvtier alone."
@@ -314,7 +314,7 @@ def _object_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def interpretation(figures: dict[str, Any]) -> str:
-    """What an operator should read from the figures, in one sentence."""
+    """The meaning of the figures for an operator, in one sentence."""
     if figures["wrong_bytes"]:
         return (
             f"WRONG BYTES in {figures['wrong_blocks']:,} block{'s' * (figures['wrong_blocks'] != 1)}: "
@@ -442,7 +442,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--timeout", metavar="S", type=number, default=30.0, help="of one call (default: 30)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    # What the client would warn of is told here.
+    # This program prints a lost connection itself: the client shall not log a warning.
     logging.getLogger("kvtier").addHandler(logging.NullHandler())
     try:
         trace = read_trace(options.trace, options.requests)

@@ -16,7 +16,7 @@ class TraceError(Exception):
 
 
 def read_trace(path: Path, requests: int | None = None) -> list[list[int]]:
-    """The block ids of each request, of the first so many requests.
+    """The block ids of each request, or of the first `requests` requests.
 
     Raises:
         TraceError: there is no such file, or a line of it is no request.

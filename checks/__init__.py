@@ -12,5 +12,5 @@ gpu         a real GPU
 monitoring  dashboard, metrics and events as other programs read them
 packages    what is packed and published, and that it works where it is installed
 
-`python3 -m checks` runs the checks of documents and of the protocol, which need only the standard library. A script in scripts/ starts each of the others.
+`python3 -m checks` runs the checks of documents and of the protocol, which need only the standard library. Scripts in scripts/ start most of the others; docs/develop/hacking.md lists all.
 """

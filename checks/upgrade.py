@@ -1,8 +1,8 @@
 """Puts a daemon of one release in the place of another's, under load, and asks clients of both for what was accepted.
 
-Up to this checkout and back to the other, each once by SIGTERM, as a service manager does it, and once by SIGKILL. Clients in Python and
-Java of either release put, get, flush and delete all the time, hold the daemon to what it answers, and in the end read what the others
-have put. What a release does not take from another it must refuse in words, and nothing of it may be served as something else.
+It upgrades to this checkout and goes back to the other, each once by SIGTERM, as a service manager does it, and once by SIGKILL. Clients
+in Python and Java of both releases put, get, flush and delete all the time, and check the daemon against its answers. In the end each
+client reads the blocks of the others. A release that cannot use the data of another must refuse it in words, and must serve no wrong bytes.
 
 Exit codes: 0 nothing was lost, wrong or unanswered, 1 something was, 2 wrong usage, 3 a daemon did not start.
 """
@@ -52,7 +52,7 @@ class Release:
         self._python = python or root / "target" / "venv-bench" / "bin" / "python"
 
     def build(self) -> None:
-        """With its own script, which does what is missing."""
+        """Builds the release with its own script, which builds what is missing."""
         made = subprocess.run([str(self.root / "scripts" / "torture"), "--help"], capture_output=True, text=True, check=False)
         if made.returncode != 0:
             raise Broken(f"{self.root} can't be built: {made.stderr[-2000:]}")
@@ -71,7 +71,7 @@ class Release:
 
 @dataclass
 class Outcome:
-    """What one change of daemons showed."""
+    """The result of one change of daemons."""
 
     accepted: int = 0
     read_by_others: int = 0

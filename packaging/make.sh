@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the packages, of what is in this checkout; the same input gives the same bytes.
+# Makes the packages from this checkout. Equal input gives equal bytes.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
@@ -59,7 +59,7 @@ out=$(realpath -m "${out:-$work/dist}")
 mkdir -p "$work" "$out"
 umask 022
 
-# All files are as old as the commit; outside of a checkout, as the jars.
+# All files have the time of the commit; outside of a checkout, the time of the jars.
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null) ||
     SOURCE_DATE_EPOCH=$(date -u -d "$(sed -n 's:.*<project.build.outputTimestamp>\(.*\)<.*:\1:p' pom.xml)" +%s)
@@ -98,7 +98,7 @@ make_list() {
   }
 }
 
-# The folder $1 as it stands below /usr or in the tar.gz.
+# Makes folder $1 with the files below /usr, or in the tar.gz.
 stage_tree() {
   local tree=$1 home=$1/lib/kvtier
   rm -rf "$tree"
@@ -117,7 +117,7 @@ stage_tree() {
   for section in 1 5 8; do "$PYTHON3" -m checks.packages.contents compress "$tree/share/man/man$section"; done
 }
 
-# What an operator reads, and what a monitoring of one's own needs, into folder $1.
+# Copies documents for operators, and files for Prometheus and Grafana, into folder $1.
 copy_documents() {
   "$PYTHON3" -m checks.packages.contents documents "$KVTIER_ROOT" "$1"
   cp -r config/prometheus config/grafana "$1/"
@@ -186,7 +186,7 @@ END
   say "$out/kvtier_${deb_version}_amd64.deb"
 }
 
-# Of the .deb that was made last, so that both have the same files.
+# Makes the image from the .deb, so that both have equal files.
 make_image() {
   "$PYTHON3" -m checks.packages.image build --deb "$out/kvtier_${deb_version}_amd64.deb" --version "$KVTIER_VERSION" \
     --out "$out/kvtier-$KVTIER_VERSION-oci.tar"
@@ -202,7 +202,7 @@ make_wheels() {
   fi
   rm -rf "$work/client-py" "$work/server-py" "$work/wheels"
   mkdir "$work/wheels"
-  # Copies: setuptools leaves what it built beside the sources, and would pack what it finds there.
+  # Copies of the sources: setuptools leaves its output beside the sources, and would pack older output there.
   for project in client-py server-py; do
     mkdir "$work/$project"
     tar -C "$project" --exclude=build --exclude='*.egg-info' --exclude='*.so' --exclude=__pycache__ --exclude=tests --exclude=testing -cf - . | tar -C "$work/$project" -xf -
@@ -213,7 +213,7 @@ make_wheels() {
   local lib=$work/server-py/src/kvtierd/lib
   "$PYTHON3" -m checks.packages.contents stage "$KVTIER_ROOT" "$lib" "$KVTIER_VERSION"
   cp packaging/lib/* "$lib/"
-  # What compiler and linker would write down of this machine's folders is not: Python's own flags have its folder as a run path.
+  # These flags keep folders of this machine out of the libraries: Python's own flags have its folder as a run path.
   CFLAGS="-g0 -ffile-prefix-map=$work=." LDSHARED="${CC:-cc} -shared -s" \
     "$venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$work/wheels" \
     "$work/client-py" "$work/server-py" >&2

@@ -1,4 +1,4 @@
-"""Strangers who have a daemon hold bytes: some of scripts/attacks-check, for a few seconds each."""
+"""Attacks that make a daemon hold bytes: some of scripts/attacks-check, for a few seconds each."""
 
 import socket
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_attack_daemonHoldsLittleAndHonestClientsAreAnswered(guarded: Daemon, na
 
 
 def test_callerAllowsALargeTableOfHeaders_theDaemonKeepsToTheSmallOne(guarded: Daemon) -> None:
-    """What the daemon remembers of headers for a peer, it says with the first of them (RFC 7541, 6.3): 4,096 bytes."""
+    """The daemon announces the size of its table of headers in its first headers (RFC 7541, 6.3): 4,096 bytes."""
     with closing(socket.create_connection(("127.0.0.1", guarded.grpc_port), timeout=60)) as channel:
         channel.sendall(LARGE_TABLE)
         channel.sendall(frame(HEADERS, END_HEADERS, 1, call_of("Ping", TOKEN)) + frame(DATA, END_STREAM, 1, message(b"")))

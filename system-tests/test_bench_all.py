@@ -20,7 +20,7 @@ from checks.shared.checkout import ROOT
 REASON = re.compile(
     rf"{bench_all.LEFT_OUT}|{bench_all.BROKEN_OFF}|turn \d+ (ended with -?\d+|ended without figures|did not end within \d+ s)(; turn .+)*"
 )
-"""What the program says of a part that was not measured."""
+"""The reasons of the program for a part that was not measured."""
 
 def row(name: str, value: float | None, limit: float | None = None, unit: str = "us") -> dict[str, Any]:
     ratio = None if value is None or limit is None else value / limit
@@ -351,7 +351,7 @@ def test_partWithoutFigures_saysSo(script: str, checkout: Path) -> None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process runs; one that ended, and of which nobody heard yet, does not."""
+    """Whether a process runs. A zombie does not run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What another user runs in the place of the daemon gets nothing to read."""
+"""A program of another user in the place of the daemon gets no bytes."""
 
 import os
 import shutil

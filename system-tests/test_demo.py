@@ -1,4 +1,4 @@
-"""The options of scripts/demo: a wrong one is told in one line, at once, before anything is built or started."""
+"""scripts/demo: a wrong option ends it in one line before anything is built or started, and a run leaves nothing behind."""
 
 import contextlib
 import json
@@ -79,7 +79,7 @@ def test_replay_without_a_daemon_says_so_once(tmp_path: Path) -> None:
 
 
 def command_lines() -> Iterator[bytes]:
-    """Of all processes that run."""
+    """The command lines of all processes."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended since they were listed
             yield path.read_bytes()

@@ -216,7 +216,7 @@ def test_get_that_nobody_counts_layers_of_is_asked_for_in_pieces(
             assert got.wait(60) == [OK] * 20 + [Status.MISS] + [OK] * 29
             assert [tensors.block(i) for i in range(63, 43, -1)] == before[:20]
             assert [tensors.block(i) for i in range(42, 13, -1)] == before[20:]
-            # Where it has to end at the first hole, it is one request.
+            # A get that ends at the first hole is one request.
             run = region.get(keys, range(63, 13, -1), leading_run=True, by_layer=by_layer)
             assert len(run._parts) == 1
             assert run.wait(60)[:21] == [OK] * 20 + [Status.MISS]
@@ -704,7 +704,7 @@ def test_a_region_that_is_closed_while_it_is_registered_again_stays_closed(
         assert eventually(lambda: region._closed)
         may_go_on.set()
         closing.join(60)
-        # Its memory may be freed now.
+        # The region is closed: its memory may be freed.
         assert not renewal.is_alive()
         assert gpu_of(client)["regions"] == 0
 
@@ -761,7 +761,7 @@ def test_an_error_of_cuda_starts_the_daemon_anew() -> None:
             fail.touch()
             assert region.put(keys_of(4, seed=2), range(4)).wait(60) == [Status.IO_ERROR] * 4
             fail.unlink()
-            # It is the same process, with the same memory, and the GPU is used again.
+            # The process and its memory stay, and the GPU is used again.
             assert eventually(lambda: logged("started anew because GPU 0 is not used any more"))
             assert eventually(lambda: region.get(keys, range(8, 12)).wait(60) == [OK] * 4)
             assert [tensors.block(8 + i) for i in range(4)] == [tensors.block(i) for i in range(4)]

@@ -1,4 +1,4 @@
-"""That bench/engine_cpu.py, which takes torch and vLLM to run, goes on fitting the connector that it measures."""
+"""Calls of bench/engine_cpu.py fit the connector that it measures. The benchmark itself needs torch and vLLM."""
 
 import ast
 import contextlib
@@ -60,7 +60,7 @@ def test_benchmark_fitsTheConnector() -> None:
 
 
 def test_callThatDoesNotFit_isTold() -> None:
-    """As they once were, when the connector had gone on."""
+    """Calls of an older connector are reported."""
     source = """
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._worker import Worker
@@ -76,7 +76,7 @@ self.worker.load_all(1)
 
 
 class Numbers(Tensor):
-    """What the benchmark takes of a tensor besides."""
+    """A tensor with the other methods that the benchmark calls."""
 
     def uniform_(self) -> "Numbers":
         self.array[:] = numpy.random.default_rng(1).integers(0, 1 << 16, self.array.shape)
@@ -136,7 +136,7 @@ def test_serverThatDoesNotStart_isNotLeftBehind(benchmark: Any, tmp_path: Path, 
         return started[-1]
 
     monkeypatch.setattr(benchmark.subprocess, "Popen", noted)
-    # Its own clock alone: other threads of this process ask the time too.
+    # Only the benchmark's clock is replaced: other threads of this process ask the time, too.
     monkeypatch.setattr(benchmark, "time", SimpleNamespace(monotonic=iter([0.0, 200.0]).__next__, sleep=lambda seconds: None))
     server = tmp_path / "lmcache"
     server.write_text("#!/bin/sh\nexec sleep 600\n")

@@ -10,7 +10,7 @@ import pytest
 from kvtier_testing.daemon import Daemon, in_a_folder
 from kvtier_testing.remote import RemoteDaemon
 
-from checks.shared.checkout import ROOT
+from checks.shared.checkout import ROOT, java_home
 
 PYTHON_DOCUMENTS = ("client-py/README.md", "docs/get-started/without-an-engine.md")
 JAVA_DOCUMENT = "client-java/README.md"
@@ -22,20 +22,12 @@ def blocks(document: str, language: str) -> list[str]:
 
 
 def run(command: list[str], daemon: Daemon, folder: Path) -> str:
-    """What a program prints that finds the daemon by its environment."""
+    """The output of a program that finds the daemon through its environment."""
     ended = subprocess.run(
         command, cwd=folder, env=os.environ | {"KVTIER_SOCKET": str(daemon.socket_path)}, capture_output=True, text=True, timeout=120
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
-
-
-def java() -> str:
-    """The `java` that scripts take."""
-    found = subprocess.run(
-        ["bash", "-c", f'. "{ROOT}/scripts/lib.sh"; find_jdk25; printf %s "$JAVA_HOME"'], capture_output=True, text=True, check=True
-    )
-    return f"{found.stdout}/bin/java"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +47,6 @@ def test_pythonExample_runs(daemon: Daemon, tmp_path: Path, document: str, numbe
 
 
 def test_pythonExampleOverGrpc_runs(tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="the remote client needs grpcio")
     with in_a_folder(RemoteDaemon) as daemon:
         daemon.start()
         code = blocks("docs/get-started/without-an-engine.md", "python")[2]
@@ -79,6 +70,6 @@ def test_javaExample_compilesAndRuns(daemon: Daemon, tmp_path: Path) -> None:
     (code,) = blocks(JAVA_DOCUMENT, "java")
     (tmp_path / "Example.java").write_text(code)
     printed = run(
-        [java(), "--enable-native-access=ALL-UNNAMED", "-cp", f"{ROOT}/cli/target/lib/*", "Example.java"], daemon, tmp_path
+        [f"{java_home()}/bin/java", "--enable-native-access=ALL-UNNAMED", "-cp", f"{ROOT}/cli/target/lib/*", "Example.java"], daemon, tmp_path
     )
     assert "put: OK\n2 blocks can be loaded\n2 blocks were loaded" in printed

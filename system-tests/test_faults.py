@@ -1,10 +1,7 @@
 """Processes that die, hang, or write garbage."""
 
-import array
-import mmap
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -15,6 +12,7 @@ import pytest
 from kvtier_testing.blocks import blocks, keys, wrong_blocks
 from kvtier_testing.daemon import HANG_S, Daemon, eventually, importing, slots_balance
 
+from checks.shared.raw_session import Raw, connect
 from kvtier import Client, Status
 from kvtier import _protocol as protocol
 
@@ -148,43 +146,10 @@ def test_daemonHangs_deadline_andNothingLeaksAfterwards(fresh_daemon: Daemon) ->
         assert eventually(lambda: slots_balance(client.counters()))
 
 
-class RawSession:
-    """A session by hand, to write what the client never would."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
-        self.socket.connect(str(daemon.socket_path))
-        ring_bytes = protocol.RING_BYTES_MIN
-        hello = protocol.HANDSHAKE_HELLO.pack(protocol.HANDSHAKE_HELLO_MAGIC, protocol.VERSION, ring_bytes, ring_bytes, 3, 0)
-        self.socket.sendall(hello + b"raw")
-        descriptors = array.array("i")
-        _, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(64))
-        descriptors.frombytes(ancillary[0][2])
-        memory, self.doorbell, daemon_memory = descriptors
-        self.memory = mmap.mmap(memory, protocol.SESSION_HEADER_BYTES + 2 * ring_bytes)
-        os.close(memory)
-        os.close(daemon_memory)
-
-    def write(self, record: bytes, tail: int) -> None:
-        self.memory[protocol.SESSION_HEADER_BYTES : protocol.SESSION_HEADER_BYTES + len(record)] = record
-        struct.pack_into("<Q", self.memory, protocol.SESSION_REQUEST_TAIL_OFFSET, tail)
-        os.eventfd_write(self.doorbell, 1)
-
-    def end_reason(self) -> int:
-        return int(struct.unpack_from("<I", self.memory, protocol.SESSION_END_REASON_OFFSET)[0])
-
-    def close(self) -> None:
-        self.socket.close()
-        os.close(self.doorbell)
-
-
 @pytest.mark.parametrize(("major", "cure"), [(1, "upgrade the client"), (3, "upgrade kvtierd and restart it")])
 def test_helloOfAnotherMajorVersion_isToldBothVersionsAndTheCure(daemon: Daemon, major: int, cure: str) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
-        channel.settimeout(10)
-        channel.connect(str(daemon.socket_path))
-        # Behind the version nothing has to be as this version has it.
+    with connect(daemon.socket_path) as channel:
+        # Another major version may have other fields behind the version.
         channel.sendall(protocol.HANDSHAKE_HELLO.pack(protocol.HANDSHAKE_HELLO_MAGIC, major << 16 | 5, 0, 0, 0, 0) + b"other")
         answer = channel.recv(protocol.HANDSHAKE_MESSAGE_BYTES_MAX)
     _, version, status, _, _, _, _, _ = protocol.HANDSHAKE_WELCOME.unpack_from(answer)
@@ -234,10 +199,12 @@ def test_garbageInTheRing_endsOnlyThatSession(daemon: Daemon, written: bytes, ta
         namespace = bystander.namespace("bystander", block_bytes=4096)
         some = keys("bystander", 2)
         namespace.put(some, blocks(some, 4096))
-        raw = RawSession(daemon)
-        raw.write(written, tail)
+        raw = Raw(daemon.socket_path)
+        raw.memory[protocol.SESSION_HEADER_BYTES : protocol.SESSION_HEADER_BYTES + len(written)] = written
+        raw.set_word(protocol.SESSION_REQUEST_TAIL_OFFSET, tail)
+        os.eventfd_write(raw.doorbell, 1)
         assert raw.socket.recv(1) == b"", "the daemon closes the connection"
-        assert raw.end_reason() == Status.INVALID_ARGUMENT + 1
+        assert struct.unpack_from("<I", raw.memory, protocol.SESSION_END_REASON_OFFSET) == (Status.INVALID_ARGUMENT + 1,)
         raw.close()
         into = bytearray(2 * 4096)
         assert namespace.get(some, into).run == 2 and into == blocks(some, 4096)

@@ -1,4 +1,4 @@
-"""What the daemon writes is read by its own user alone, whatever the umask it was started with."""
+"""Only the daemon's own user can read the daemon's files, with any umask at the start."""
 
 import os
 import stat
@@ -79,7 +79,7 @@ def test_filesOfAnEarlierVersion_areOutOfOthersReachAfterTheNextStart(stopped_da
             path.chmod(0o755 if stat.S_ISDIR(mode) else 0o644)
     stopped_daemon.start(**settings(made, "rocksdb"))
     stopped_daemon.stop()
-    # Whoever can enter no folder above a file can't read it.
+    # A file is unreachable for others if they cannot enter a folder above it.
     reached = [
         path
         for path, mode in entries(made)

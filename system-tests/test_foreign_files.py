@@ -31,7 +31,7 @@ def _attributes(node: int) -> bytes:
 
 
 def _answer(operation: int, node: int) -> bytes | None:
-    """What a file system answers that has one file, number 2, of any name."""
+    """The answers of a file system with one file, number 2, under any name."""
     if operation == INIT:
         return struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 8, 8, 4096, 1, 0, 0, *[0] * 8)
     if operation == LOOKUP:
@@ -85,7 +85,7 @@ def file_that_never_closes() -> Iterator[Path]:
 
 @contextmanager
 def passing(daemon: GpuDaemon, file: Path) -> Iterator[bytes]:
-    """What a process hears that passes a file for device memory; it stays with all that it has."""
+    """Starts a process that passes a file as device memory; yields the daemon's answer. The process keeps its session until the block ends."""
     heard, hears = os.pipe()
     child = os.fork()
     if child == 0:

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import resource
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from kvtier_testing.blocks import block, keys, put_all, wrong_blocks
 from kvtier_testing.daemon import Daemon, eventually, in_a_folder
+from kvtier_testing.process import free_port
 
 from kvtier import Client, Namespace, Status
 
@@ -140,7 +140,7 @@ def test_diskFull_storesFail_nothingIsWrong_recoversByItself(disk: Disk, daemon_
     daemon_on.kill()
     start(daemon_on, disk)
     with Client(daemon_on.socket_path, timeout=TIMEOUT_S) as client:
-        # Those before may have left the tier, which is full: what could not be stored at first was stored after them.
+        # Older blocks may have left the full tier: the blocks that failed at first were stored after them.
         assert found(namespace_of(client), later) == len(later)
 
 
@@ -152,9 +152,7 @@ def readiness(port: int) -> dict[str, object]:
 
 
 def test_ledgerTakesNoRows_healthSaysSo_putsGoOn_recoversByItself(stopped_daemon: Daemon) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     stopped_daemon.start(ssd__bytes="32MiB", host__bytes="16MiB", http__enabled="true", http__port=str(port))
     with Client(stopped_daemon.socket_path, timeout=TIMEOUT_S) as client:
         namespace = client.namespace("disk", block_bytes=64 << 10, model="m")
@@ -166,7 +164,7 @@ def test_ledgerTakesNoRows_healthSaysSo_putsGoOn_recoversByItself(stopped_daemon
         before = keys("before", 100)
         namespace.put(before, [block(one, 64 << 10) for one in before])
         assert namespace.flush().status is Status.OK
-        # As on a full file system, no file grows any more: the slots' files have their space, the ledger's have not.
+        # No file can grow, as on a full file system. The slots' files have their space already, the ledger's files do not.
         pid = stopped_daemon.pid
         unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, unlimited[1]))
@@ -234,7 +232,7 @@ def test_oneDirectoryOfTwoCannotBeHad_daemonSaysWhich(disk: Disk, stopped_daemon
 
 
 def refusal(daemon: Daemon, *directories: Path) -> str:
-    """What a daemon that does not start says."""
+    """The message of a daemon that does not start."""
     with pytest.raises(pytest.fail.Exception) as refused:
         daemon.start(ssd__directory=",".join(map(str, directories)), ssd__bytes="64MiB")
     return str(refused.value)

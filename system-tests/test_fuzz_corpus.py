@@ -1,4 +1,4 @@
-"""Replays what scripts/fuzz begins with, and what it once found, against a daemon."""
+"""Replays the first inputs of scripts/fuzz and its earlier findings against a daemon."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,5 +31,5 @@ def test_corpus_isTaken(hostile: Daemon, name: str) -> None:
         local.ask()
         remote.ping()
         assert eventually(lambda: hostile.descriptors() <= before + 4)
-    # It may have had something to say while it cleaned up behind the last.
+    # The daemon may have logged a failure while it cleaned up after the last input.
     hostile.require_well()

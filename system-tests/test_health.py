@@ -55,13 +55,13 @@ class Probed(Daemon):
         return body
 
     def serving(self, service: str) -> int:
-        """What gRPC's health service says, as a probe without a token asks: on a connection of its own."""
+        """The answer of gRPC's health service to a probe without a token, on a connection of its own."""
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             return int(stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=30).status)
 
     def status(self) -> dict[str, Any]:
-        """What `kvtier status` says."""
+        """The output of `kvtier status`."""
         told = self.command("status", "--json")
         assert told.returncode == 0, told.stderr
         body = json.loads(told.stdout)
@@ -81,7 +81,7 @@ class Probed(Daemon):
         assert self.status()["troubles"] == []
 
     def check_degraded_everywhere(self, part: str, reason: str) -> None:
-        """That all four places name the part; the daemon itself serves on."""
+        """Checks that all four places name the part, and that the daemon itself serves on."""
         assert eventually(lambda: part in self.troubles()), self.troubles()
         area = part.split("/")[0]
         for body in (self.page("/readyz"), self.page("/healthz"), self.status()):

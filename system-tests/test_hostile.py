@@ -1,4 +1,4 @@
-"""Clients that keep to no rule: the daemon goes on, and a client beside them reads its own bytes in time."""
+"""Clients that break the rules: the daemon goes on, and a client beside them reads its own bytes in time."""
 
 import errno
 import fcntl
@@ -182,7 +182,7 @@ def inverse_of_mix(mixed: int) -> int:
 
 
 MUCH_LONGER = 20
-"""Times. What is held against it would be hundreds of times as long if the promise was broken, on whatever machine."""
+"""The bound for a ratio of times. With a broken promise the ratio would be in the hundreds, on any machine."""
 
 
 def taken(call: Callable[[], object]) -> float:
@@ -192,14 +192,14 @@ def taken(call: Callable[[], object]) -> float:
 
 
 def times_as_long(seconds: Callable[[bool], float], rounds: int) -> float:
-    """The median of what is suspected, over that of the ordinary: in turns, so that a busy machine makes both longer."""
+    """The median of the suspected case, divided by that of the ordinary case. They take turns, so that a busy machine slows both."""
     turns = [(seconds(True), seconds(False)) for _ in range(rounds)]
     suspected, ordinary = zip(*turns, strict=True)
     return statistics.median(suspected) / statistics.median(ordinary)
 
 
 def test_keysMadeFromWhatTheDaemonTells_doNotCollide(daemon: Daemon) -> None:
-    """Whoever knew the seed of the directory's hash could make every lookup a walk through all of his keys."""
+    """A client that knew the seed of the directory's hash could make every lookup a walk through all its keys."""
     raw = Raw(daemon.socket_path, 1 << 20)
     namespace = raw.register("collide")
     generation = struct.unpack_from("<Q", mmap.mmap(raw.daemon_descriptor, 4096, prot=mmap.PROT_READ), protocol.DAEMON_GENERATION_OFFSET)[0]
@@ -225,12 +225,12 @@ def test_keysMadeFromWhatTheDaemonTells_doNotCollide(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("verb", [Verb.UNPIN, Verb.DELETE])
 def test_oneThatHoldsMuch_isAnsweredSoonAllTheSame(daemon: Daemon, verb: Verb) -> None:
-    """What one client holds must not make the next request long, neither its own nor another's."""
+    """Leases and pins of one client must not slow a request down, neither its own nor another's."""
     some = small_keys(2048)
     first_block = b"".join(some[:1] * 2048)
 
     def seconds(holds_much: bool) -> float:
-        """What the verb takes of a client that holds the first block 30 times 2048 times, or not."""
+        """Seconds of the verb for a client that holds the first block 30 times 2048 times, or not."""
         raw = Raw(daemon.socket_path, 1 << 20)
         namespace = raw.register("much")
         raw.put(namespace, some)
@@ -246,7 +246,7 @@ def test_oneThatHoldsMuch_isAnsweredSoonAllTheSame(daemon: Daemon, verb: Verb) -
 
 
 def test_crowdThatSaysNothing_makesRoom(daemon: Daemon) -> None:
-    """Those who connect and say nothing take few descriptors, and leave for those who say hello."""
+    """Silent connections take few descriptors, and are closed for clients that say hello."""
     before = len(os.listdir(f"/proc/{daemon.pid}/fd"))
     with bystander(daemon, "crowd-bystander") as client:
         silent = []

@@ -157,7 +157,7 @@ def test_lookup_neverWaits_andKnowsSoon(nodes: list[Node]) -> None:
     known = b.namespace.lookup(keys)
     assert known.tiers[:10] == [Tier.OBJECT] * 10
     assert known.estimated_load_s > 0
-    # What stands behind a hole is of no use to a prompt, and costs it nothing.
+    # Blocks behind a hole are of no use to a prompt, and cost it nothing.
     behind = b.namespace.lookup([key(99), *keys[:10]])
     assert behind.run == 0 and behind.estimated_load_s == 0
     assert known.statuses[10] in (Status.MISS, Status.PENDING)
@@ -346,7 +346,7 @@ def test_serverKilled_getsAreMisses_localTiersGoOn_andItComesBack(folder: Path) 
 
 
 def test_storeThatRefusesForATime_hasTheBlocksLater(folder: Path, server: AnyS3) -> None:
-    """As one does whose credentials have expired, until they are renewed."""
+    """A store refuses while credentials have expired, until they are renewed."""
     proxy = BadDay(server.address)
     node = Node(folder / "a", proxy.endpoint, folder.name)
     node.start()
@@ -431,7 +431,7 @@ def test_restart_whatItStored_isKnownWithoutAsking(folder: Path, server: AnyS3) 
     try:
         node.put(range(20))
         node.await_stored(20)
-        # What is remembered is written a moment later.
+        # The node writes its known objects a moment later.
         time.sleep(1)
         proxy.mode = "stall"
         node.restart()

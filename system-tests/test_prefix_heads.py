@@ -1,4 +1,4 @@
-"""What stays of a prompt that is larger than the tiers: its beginning, as a run of blocks is of use from its beginning only."""
+"""A prompt that is larger than the tiers keeps its beginning: a run of blocks is of use from its beginning only."""
 
 from kvtier_testing import blocks
 from kvtier_testing.daemon import Daemon
@@ -10,7 +10,7 @@ CHUNK = 50
 
 
 def put(namespace: Namespace, chain: list[bytes]) -> None:
-    """As an engine does that computes a long prompt in chunks: each names the block before its first."""
+    """Puts blocks as an engine that computes a long prompt in chunks. Each chunk names the block before its first."""
     for i in range(0, len(chain), CHUNK):
         chunk = chain[i : i + CHUNK]
         parent = chain[i - 1] if i else None

@@ -1,4 +1,4 @@
-"""The replay of bench/replay.py: its blocks' contents, its figures, and that wrong bytes do not pass."""
+"""The replay of bench/replay.py: contents of blocks, figures, and detection of wrong bytes."""
 
 import argparse
 import gzip
@@ -178,7 +178,7 @@ def test_otherWork_isThatOfNeitherProcess(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "7").mkdir()
 
     def tell(every_s: int, daemon_s: int) -> None:
-        # What is idle or waits for a disk counts for nothing.
+        # Idle time and waits for a disk do not count.
         (tmp_path / "stat").write_text(f"cpu  {every_s * hz} 0 0 {9000 * hz} {900 * hz} 0 0 0 0 0\ncpu0 1 1 1\n")
         (tmp_path / "7" / "stat").write_text(f"7 (a) name) S 1 1 1 0 -1 0 0 0 0 0 {daemon_s * hz} 0 0 0\n")
 
@@ -186,7 +186,7 @@ def test_otherWork_isThatOfNeitherProcess(tmp_path: Path, monkeypatch: pytest.Mo
     others = replay.OtherWork(7, tmp_path)
     clock.update(now=110.0, own=9.0)
     tell(1021, 55)
-    # Of 21 s in 10 s the daemon took 5 and this process 4.
+    # The machine worked 21 s in 10 s: the daemon 5, and this process 4.
     assert others.cpus() == pytest.approx(1.2)
     assert replay.OtherWork(8, tmp_path).cpus() == 0.0
 

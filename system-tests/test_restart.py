@@ -1,4 +1,4 @@
-"""What outlives the daemon: blocks in memory and on SSD, after kills and in order."""
+"""Blocks in memory and on SSD outlive the daemon, after kills and after orderly stops."""
 
 import json
 import os
@@ -234,7 +234,7 @@ def test_scrub_findsTheDamagedBlock_beforeAnybodyAsks(survivor: Survivor) -> Non
 
 
 def test_writeLimit_holds_andNothingIsLost(survivor: Survivor) -> None:
-    # Of which the share of an hour may be written at once.
+    # The share of one hour may be written at once.
     survivor.start(ssd__write_bytes_per_day="64MiB", ssd__admission="all")
     numbers = range(150)
     survivor.put(numbers)

@@ -1,4 +1,4 @@
-"""The daemon under a service manager: what it says on the notification socket."""
+"""The daemon under a service manager: its messages on the notification socket."""
 
 import os
 import re

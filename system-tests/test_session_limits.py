@@ -1,4 +1,4 @@
-"""What one user's sessions can take of the daemon, so that others are served beside them."""
+"""Limits of one user's sessions, so that other users are served beside them."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def daemon() -> Iterator[Daemon]:
 
 @contextmanager
 def as_reader(work: Callable[[], Any]) -> Iterator[Any]:
-    """What another process of the reader's makes of it, which then stays with all that it has."""
+    """Runs work in another process of the reader; yields the result. The process keeps all it has until the block ends."""
     results, result = os.pipe()
     ends, end = os.pipe()
     child = os.fork()

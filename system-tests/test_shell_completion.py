@@ -88,7 +88,7 @@ def test_zsh_completesCommandsAndOptions(generated: Path) -> None:
 
 
 def typed_in_zsh(zsh: str, completions: Path, typed: str) -> str:
-    """What a terminal shows after that was typed at a prompt."""
+    """The text on a terminal after a word was typed at a prompt."""
     process, terminal = pty.fork()
     if process == 0:
         os.execve(zsh, [zsh, "-f", "-i"], {"PATH": os.environ["PATH"], "TERM": "dumb", "PS1": "> ", "HOME": str(completions)})

@@ -12,7 +12,7 @@ FAULTS = ("kill_daemon", "kill_client", "s3_corrupt", "disk_corrupt")
 
 
 def soak(*arguments: str) -> tuple[int, str, str]:
-    """Its exit code and what it says. One that takes too long is ended so that it takes its daemon and its disk along."""
+    """Runs a soak; returns its exit code and output. A run that takes too long is ended so that it stops its daemon and frees its disk."""
     run = subprocess.Popen(
         [sys.executable, "-m", "checks.soak.run", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=importing()
     )

@@ -314,7 +314,7 @@ def test_words_are_used_again_under_a_stream_that_is_late(
             copying = region.get(keys, [4, 5], **({"event": 1, "timeout": 600} if waiting else {}))
             waits.until(copying, 1 + turn % 4, STREAM)
             if waiting:
-                # What earlier loads have counted does not count for this one.
+                # The counts of earlier loads do not count for this one.
                 waits.until(copying, 1, STREAM + 1 + turn)
                 assert driver.left(STREAM + 1 + turn) == 1
                 copying.cancel()

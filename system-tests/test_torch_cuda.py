@@ -117,7 +117,7 @@ def test_what_a_gpu_cannot_copy_is_refused() -> None:
 
 
 class _Event:
-    """Of a device that never gets there."""
+    """An event that the device never reaches."""
 
     def __init__(self, interprocess: bool = False) -> None:
         self.waited = 0
@@ -248,7 +248,7 @@ def test_event_of_an_idle_device_is_none_to_wait_for(begun: Callable[[Any], _cud
     now_ns = 0
 
     class Soon(_Event):
-        """Its device gets there by then."""
+        """An event that the device reaches at a given time."""
 
         def __init__(self, at_ns: int) -> None:
             super().__init__()
@@ -299,6 +299,6 @@ def test_shared_event_is_free_again_when_the_last_copy_has_ended(begun: Callable
     region.put([b"k"], [0], after=other)
     waiting.over[1]()
     region.put([b"k"], [0], after=other)
-    # Its number is another's now: it has to be recorded anew.
+    # Another event has the number now: this one must be recorded anew.
     region.put([b"k"], [0], after=shared)
     assert waiting.events == [1, 1, 2, 1, 3]

@@ -1,4 +1,4 @@
-"""What puts one release's daemon in the place of another's, with this one as both."""
+"""checks/upgrade.py with this release as both releases."""
 
 import argparse
 import signal
@@ -43,7 +43,7 @@ def test_releaseThatDoesNotFindWhatTheOtherLeft_isFound(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Daemon, "spawn", elsewhere)
     monkeypatch.setattr(upgrade, "_ASKED_AGAIN_S", 1.0)
-    # Who has more than this deletes before it puts, and of what the second daemon has lost nothing can be deleted.
+    # A client with more blocks than this deletes before it puts. No block shall be deleted, so that every lost block is found.
     monkeypatch.setattr(upgrade, "BLOCKS", 1 << 20)
     outcome = change(tmp_path).run(1.0)
     assert outcome.lost > 0 and len(outcome.findings) >= outcome.lost

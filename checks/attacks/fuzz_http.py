@@ -20,22 +20,22 @@ from checks.shared.command_line import Arguments, run_tool, whole
 
 EXAMPLES = 200
 GROWTH_MAX = 1.5
-"""of resident memory: the heap may still grow to its limit, and pools to theirs; what grows with each request grows by more"""
+"""of resident memory: the heap and the pools may still grow to their limits. A leak with each request grows by more"""
 THREADS_MORE_MAX = 16
 REPORT_LINES = 80
-# Nonsense may also be too long for a first line.
+# A forbidden request may also have a first line that is too long: 414.
 CONFIGURATION = """[checks]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 406, 409, 414, 415, 422, 428, 429, "5xx"]
 """
 
 
 class Found(Exception):
-    """The daemon is not as it should be; the message says how."""
+    """A fault of the daemon; the message describes it."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a process takes of the machine."""
+    """The memory and the threads of a process."""
 
     resident_kib: int
     threads: int
@@ -53,7 +53,7 @@ class Taken:
 
 
 def requests(url: str, seed: int, folder: Path) -> str:
-    """One round of requests; the line in which it is summed up.
+    """Sends one round of requests, and returns the summary line of schemathesis.
 
     Raises:
         Found: an answer that the OpenAPI file does not allow.
@@ -64,7 +64,7 @@ def requests(url: str, seed: int, folder: Path) -> str:
         "--url", url, "--checks", "all", "--mode", "all", "--max-examples", str(EXAMPLES), "--suppress-health-check", "all",
         "--seed", str(seed), "--generation-database", "none",
     ]  # fmt: skip
-    # It keeps notes where it runs.
+    # schemathesis keeps notes in its working folder.
     ran = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     lines = ran.stdout.splitlines()
     if ran.returncode:
@@ -75,7 +75,7 @@ def requests(url: str, seed: int, folder: Path) -> str:
 
 
 def require_bounds(first: Taken, last: Taken, rounds: int) -> None:
-    """Compares what the daemon takes with what it took after the first round, which warms the JVM up."""
+    """Compares the daemon's memory and threads with those after the first round, which warms the JVM up."""
     if last.resident_kib > GROWTH_MAX * first.resident_kib:
         raise Found(f"the daemon grew from {first.resident_kib} to {last.resident_kib} KiB resident in {rounds} rounds")
     if last.threads > first.threads + THREADS_MORE_MAX:

@@ -1,10 +1,10 @@
-"""Inputs for scripts/fuzz: those to begin with, new ones, and what becomes of them when they are changed.
+"""Inputs for scripts/fuzz: the first ones, new ones, and changed ones.
 
 Each kind of input is a form of bytes, so that one file in a corpus is one input:
 
 - ring: steps of a client that writes into its session's memory, as RingFuzz (in the daemon's tests) describes them;
 - handshake: packets for the Unix socket, each behind a u16 with its length, whose upper bit says that a descriptor goes with it;
-- grpc: what goes down a TCP connection.
+- grpc: the bytes of a TCP connection.
 """
 
 import random
@@ -116,7 +116,7 @@ def keys(*numbers: int) -> bytes:
 
 
 def context(flags: int) -> bytes:
-    """What a record with a trace context ends with."""
+    """The end of a record with a trace context."""
     return bytes(range(1, 25)) + struct.pack("<QQ", 0, flags)
 
 

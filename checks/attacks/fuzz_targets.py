@@ -1,4 +1,4 @@
-"""Throws inputs of scripts/fuzz at a daemon, as the process that it is."""
+"""Sends the inputs of scripts/fuzz to a real daemon process."""
 
 import array
 import contextlib
@@ -62,7 +62,7 @@ def connected(daemon: Daemon) -> socket.socket:
             channel.connect(str(daemon.socket_path))
             return channel
         except BlockingIOError:
-            # As many wait to be accepted as the daemon lets wait.
+            # The daemon's queue of connections to accept is full.
             if time.monotonic() > end:
                 channel.close()
                 raise

@@ -21,7 +21,7 @@ CLASSES = {
     "grpc": "io.kvtier.daemon.grpc.GrpcFuzz",
 }
 FOLDER = ROOT / "target" / "fuzz"
-# Whole folders of jars would be searched at each class: those that take longest have nothing to do with it.
+# Jazzer searches every jar on the class path for each class. These large jars have no code of the decoders.
 LEFT_OUT = ("rocksdbjni-*", "aws-*", "*-2.54.2.jar", "chronicle-*", "jcuda-*", "guava-*", "jn[ar]-*", "zstd-*")
 INPUT_BYTES_MAX = 8192
 INPUT_S_MAX = 120
@@ -58,7 +58,7 @@ def class_path(jazzer: Path) -> str:
 
 
 def said(lines: list[str]) -> list[str]:
-    """The lines about a finding; the last lines where Jazzer tells of none."""
+    """The lines about a finding, or the last lines if Jazzer reports none."""
     for place, line in enumerate(lines):
         if FOUND.search(line):
             return lines[place : place + FOUND_LINES + 1]

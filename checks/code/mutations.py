@@ -1,4 +1,4 @@
-"""What tests noticed of the changes that were made to the code: a table of PIT's report, and what they did not notice."""
+"""Prints PIT's report: a table of the changes to the code that tests noticed, and a list of the others."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -32,7 +32,7 @@ def read(report: Path) -> list[Change]:
 
 
 def table(changes: list[Change]) -> str:
-    """What was noticed, a line a class and one for all."""
+    """Counts of noticed changes: a line for each class, and one for all."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for change in changes:
         kind = "noticed" if change.status in NOTICED else "unasked" if change.status == "NO_COVERAGE" else "unnoticed"

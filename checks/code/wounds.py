@@ -1,4 +1,7 @@
-"""What scripts/wounds-check does with each guard: its class is compiled without it, and laid before all others on the class path."""
+"""Removes each guard: compiles its class without the guard, puts the class first on the class path, and runs the guard's test.
+
+scripts/wounds-check starts it.
+"""
 
 import argparse
 import os
@@ -21,7 +24,11 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Guard:
-    """A line that keeps a promise; what its test says without it, as a regular expression."""
+    """A line of code that keeps a promise.
+
+    Attributes:
+        says: the message of the guard's test without the line, as a regular expression.
+    """
 
     number: int
     what: str
@@ -39,7 +46,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a test ended, in JUnit's word, and with what; or that it did not end."""
+    """The end of a test: JUnit's word and the message."""
 
     status: str
     why: str = ""
@@ -49,7 +56,7 @@ NEVER_ENDED = Ran("HANGS", "it does not end")
 
 
 def problem_with(guard: Guard, ran: Ran) -> str | None:
-    """What is wrong with how its test ended without the guard; None: it failed as it should."""
+    """The problem with the test's end without the guard; None if the test failed with its message."""
     if ran.status == "SUCCESSFUL":
         return "it passes"
     if ran.status != "FAILED" or not re.search(guard.says, ran.why):
@@ -212,7 +219,7 @@ def without(guard: Guard, java: Path, folder: Path) -> Path:
 
 
 def run(guard: Guard, java: Path, classes: Path | None) -> Ran:
-    """Its test, with these classes before all others."""
+    """Runs the guard's test with these classes before all others."""
     path = ":".join([*([str(classes)] if classes else []), *class_path(guard)])
     flags = re.search(r"<test.jvm.flags>(.*?)</test.jvm.flags>", (ROOT / "pom.xml").read_text())
     assert flags

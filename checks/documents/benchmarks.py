@@ -43,7 +43,7 @@ PEERS = {
     "LMCache": "On one H200: LMCache 0.5.1 as vLLM's connector. On two cores: LMCache's own benchmark program, `lmcache bench server --mode cpu`, with equal tensors.",
     "Mooncake": "Mooncake 0.3.13 with a master and a client process on the same machine, called from Python.",
 }
-"""What kvtier is compared with by name in `compared_with`, and what exactly was run."""
+"""Names in `compared_with`, each with a description of the program that was run."""
 
 SECTIONS = {
     "restore": "",
@@ -56,7 +56,7 @@ WORDS = {
     "hardware": "A *simple program* does the work on the same machine without kvtier: for example a copy of memory, `fio`, or a bare S3 client. "
     "It is not a limit of the hardware: a rate with a ratio above 1 means that kvtier was faster than the simple program.",
 }
-"""What the page says at the beginning of a section."""
+"""The text at the beginning of a section."""
 TESTS: dict[str, tuple[str, str, Callable[[float, float], bool]]] = {
     "at_most": ("value", "at most", lambda have, want: have <= want),
     "at_least": ("value", "at least", lambda have, want: have >= want),
@@ -92,7 +92,7 @@ def read(root: Path = ROOT) -> list[Result]:
 
 
 def newest(results: Iterable[Result]) -> list[Result]:
-    """Of results whose ids differ in the date alone, the newest."""
+    """The newest of all results whose ids differ in the date alone."""
     found: dict[str, Result] = {}
     for result in results:
         found[result["id"][len(result["date"]) :]] = result
@@ -100,7 +100,7 @@ def newest(results: Iterable[Result]) -> list[Result]:
 
 
 def wrong_in(result: Any, name: str) -> list[str]:
-    """What a result file has that the schema forbids."""
+    """Violations of the schema in a result file."""
     if not isinstance(result, dict) or not result.keys() >= FIELDS:
         return [f"expected an object with the fields {', '.join(sorted(FIELDS))}"]
     found = []
@@ -166,7 +166,7 @@ def verdict(row: Row) -> str:
 
 
 def speedup(row: Row) -> float | None:
-    """How many times as fast, or as good, as what it is compared with."""
+    """The factor by which a row is faster or better than the value that it is compared with."""
     if not row["ratio"]:
         return None
     ratio = float(row["ratio"])
@@ -194,7 +194,7 @@ def ratio_words(ratio: float | None) -> str:
 
 
 def compared(row: Row) -> str:
-    """What a row is compared with, and its value; shares of a limit have none."""
+    """The name and the value that a row is compared with; shares of a limit have no value."""
     value = with_unit(row["compared_value"], row["unit"]) if row["unit"] not in SHARES else ""
     return ": ".join(words for words in (row["compared_with"], value) if words)
 
@@ -317,7 +317,7 @@ def one(result: Result) -> list[str]:
 
 
 def slower(results: list[Result]) -> list[str]:
-    """What a peer was faster in, and missed goals."""
+    """Rows in which a peer was faster, and missed goals."""
     slow = []
     missed = []
     goals = hidden = 0

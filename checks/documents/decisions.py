@@ -8,13 +8,13 @@ from checks.documents.problem import Problem
 # Numbers that no decision ever had.
 NEVER_USED = ("0022",)
 PARTS = ("## Context", "## Decision", "## Rejected because")
-# What later decisions changed, told in the line below the title.
+# The line below the title, which names later decisions.
 STATUS = re.compile(r"^Status: (superseded(?: in part)? by) (\[.*)$", re.MULTILINE)
 LINK = re.compile(r"\[(\d{4})\]\(\1-[^)]+\.md\)")
 
 
 def state(text: str) -> str:
-    """What the page says of its own state: empty where the decision holds as it is."""
+    """The state of a decision in words; empty if the decision holds unchanged."""
     found = STATUS.search(text.split("\n## ", 1)[0])
     return f"{found[1]} {', '.join(LINK.findall(found[2]))}" if found else ""
 

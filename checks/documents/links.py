@@ -65,6 +65,6 @@ def check(root: Path) -> list[Problem]:
 
 
 def is_made(root: Path, file: Path) -> bool:
-    """Whether a file is a page that the build of the site makes; that build checks links to it."""
+    """Whether the build of the site makes this page. That build checks the links to it."""
     path = file.relative_to(root.resolve()).as_posix() if file.is_relative_to(root.resolve()) else ""
     return path.startswith(MADE)

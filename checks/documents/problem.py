@@ -1,4 +1,4 @@
-"""What a check finds: a place and what is wrong there."""
+"""A finding of a check: a place and a message."""
 
 from dataclasses import dataclass
 

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 PHRASES = HERE / "phrases.txt"
 
 END = re.compile(r"(?<=[.!?])[\")’”]*\s+(?=[\"“(‘']?[A-Z0-9])")
-# What ends in a full stop and ends no sentence.
+# Abbreviations: their full stop ends no sentence.
 ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|No|approx|resp|Fig|St|Dr)\.$")
 
 
@@ -27,12 +27,12 @@ def sentences(text: str) -> list[str]:
 
 
 def words(sentence: str) -> int:
-    """How many words; what has neither letter nor digit is none."""
+    """The number of words. A word has a letter or a digit."""
     return sum(1 for word in sentence.split() if any(letter.isalnum() for letter in word))
 
 
 def phrases(file: Path = PHRASES) -> dict[str, str]:
-    """What not to write, and what to write instead."""
+    """Phrases to avoid, each with its replacement."""
     listed = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -58,7 +58,7 @@ def problems_of(name: str, text: str, avoided: dict[str, str]) -> list[Problem]:
 
 
 def check(root: Path, avoided: dict[str, str]) -> list[Problem]:
-    """What in the documents does not keep the rules."""
+    """Sentences and phrases in the documents that break the rules."""
     found = []
     for path in documents(root):
         found += problems_of(str(path.relative_to(root)), path.read_text(encoding="utf-8"), avoided)

@@ -1,4 +1,4 @@
-"""What scripts/docs does before MkDocs: gathers the pages of the site in one folder.
+"""Gathers the pages of the site in one folder, for MkDocs; scripts/docs starts it.
 
     python -m checks.documents.site FOLDER    copies docs/ and the documents beside it, and makes the pages that are lists of other files
 
@@ -21,12 +21,12 @@ from checks.shared.checkout import ROOT
 
 # Documents beside docs/ that are pages, too.
 BESIDE = ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")
-# What docs/ has for other readers than those of the site.
+# Files in docs/ that are no pages.
 NOT_COPIED = ("requirements.in", "requirements.txt")
 
 
 def gather(folder: Path) -> list[str]:
-    """Copies all pages and pictures; returns what is wrong."""
+    """Copies all pages and pictures; returns the problems."""
     shutil.rmtree(folder, ignore_errors=True)
     docs = ROOT / "docs"
     shutil.copytree(docs, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
@@ -89,7 +89,7 @@ def relinked(source: Path, target: Path, pages: dict[Path, Path], repository: st
 
 
 def address_of_decisions(source: Path, target: Path) -> str:
-    """Where the list of decisions is, seen from a page."""
+    """The address of the list of decisions, relative to a page."""
     depth = len(source.relative_to(ROOT / "docs").parts) if source.is_relative_to(ROOT / "docs") else 1
     return os.path.relpath(target.parents[depth - 1] / "decisions" / "index.md", target.parent)
 

@@ -15,7 +15,7 @@ from checks.shared.checkout import ROOT
 
 NUMBER = r"\d+\.\d+\.\d+(?:[a-z0-9.-]*[a-z0-9])?"
 IN_POM = re.compile(rf"(<artifactId>kvtier-parent</artifactId>\s*<version>)({NUMBER})(</version>)")
-# Where in a file the version stands: what is before it, and it.
+# Files with the version. Groups of each expression: the text before the version, the version, the text after it.
 PLACES = {
     "daemon/src/main/java/io/kvtier/daemon/Daemon.java": re.compile(rf'(String VERSION = ")({NUMBER})(")'),
     "client-py/src/kvtier/_connection.py": re.compile(rf'(^CLIENT_VERSION = ")({NUMBER})(")', re.MULTILINE),
@@ -27,12 +27,12 @@ PLACES = {
 }
 # Names of packages in documents.
 PACKAGE = re.compile(r"(\bkvtierd?[-_]|\bkvtier-client:)(\d+\.\d+\.\d+)(?=[-_ .`'<:]|$)()", re.MULTILINE)
-# What tells of the past.
+# Documents about earlier versions.
 OF_THE_PAST = ("CHANGELOG.md", "docs/benchmarks/", "docs/decisions/")
 
 
 def version(root: Path = ROOT) -> str:
-    """What pom.xml says."""
+    """The version in pom.xml."""
     found = IN_POM.search((root / "pom.xml").read_text(encoding="utf-8"))
     if not found:
         raise SystemExit("pom.xml has no version of kvtier-parent")

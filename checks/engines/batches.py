@@ -1,5 +1,5 @@
-"""What kvtier costs a vLLM that finds nothing: batches of new prompts, in turns within one process, with no connector, with one
-that does nothing, and with kvtier's, which stores everything.
+"""Measures the cost of kvtier for a vLLM that finds no blocks. Batches of new prompts take turns within one process: without a
+connector, with a connector that does nothing, and with kvtier's, which stores all blocks.
 
 With CUDA graphs for the steps that generate, as engines run, or without (--eager). Run by gpu.py, where there is a GPU;
 --tiny makes a model that a processor computes, to try the program.
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 BATCHES = {"prompts": Batch(24, range(666, 1334), 32), "tokens": Batch(128, range(32, 65), 128)}
-"""most of the time for prompts, and for what is generated"""
+"""`prompts` spends most of the time on prompts, `tokens` on generated tokens"""
 
 
 def measure(engine: Engine, batch: Batch, groups: int) -> dict[str, list[float]]:

@@ -51,8 +51,10 @@ MODULES_OF_SERVER = "import sys; sys.argv[0] = 'lmcache'; from lmcache.cli.main 
 
 
 def restores(log: str) -> list[dict[str, Any]]:
-    """What kvtier's connector says of each request with a load: its blocks, after how many milliseconds they were found and
-    the engine had room for them, and how many more the engine saw them being loaded."""
+    """The log lines of kvtier's connector about each request with a load.
+
+    Each has the blocks, the milliseconds until they were found and the engine had space for them, and the milliseconds of the load.
+    """
     found = {request: float(ms) for request, _, ms in _FOUND.findall(log)}
     return [
         {"blocks": int(blocks), "found_ms": found.get(request), "load_ms": float(ms)}
@@ -61,8 +63,10 @@ def restores(log: str) -> list[dict[str, Any]]:
 
 
 def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
-    """What pairs.py found, in medians: of the pairs' own differences and ratios, which a machine that is slower for a
-    while does not change."""
+    """The results of pairs.py in medians.
+
+    Differences and ratios are taken within each pair: a machine that is slower for a while does not change them.
+    """
     pairs = found["pairs"]
     made = {name: statistics.median(found[name]) for name in ("without_ms", "computed_ms", "stored_ms", "flush_ms")}
     made |= {
@@ -71,7 +75,7 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
         "hit_costs_ms": statistics.median(one["hit_ms"] - one["hit_without_ms"] for one in pairs),
         "wrong": sum(not one["same"] for one in pairs),
     }
-    # Of what is computed with no connector at all.
+    # Shares of the time without a connector.
     made["connector"] = made["computed_ms"] / made["without_ms"] - 1
     made["saving"] = made["stored_ms"] / made["without_ms"] - 1
     if link_ms:
@@ -81,7 +85,7 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
 
 
 def of_batches(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
-    """What batches.py found, by the kind of batch: the throughput with kvtier and with a connector that does nothing."""
+    """The results of batches.py by the kind of batch: the throughput with kvtier, and with a connector that does nothing."""
     made: dict[str, dict[str, float]] = {}
     for name, modes in found.items():
         made[name] = {"without_ms": statistics.median(modes["without"])}
@@ -124,7 +128,7 @@ class Server:
 
 
 class Runs:
-    """What was found, by its turn and its name: a part that comes again does not take the place of what it found before."""
+    """The figures by turn and name. A part that runs again adds figures, and replaces none."""
 
     def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
         self.out = out
@@ -149,7 +153,7 @@ class Runs:
             self.note(f"{name} failed", error=repr(error)[-1500:])
 
     def file(self, name: str, suffix: str) -> Path:
-        """Where something of this turn goes."""
+        """The path of a file of this turn."""
         return self.out / f"{self.turn}-{name}{suffix}"
 
     def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 160) -> None:
@@ -171,7 +175,7 @@ class Runs:
         self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name, code))
 
     def _rows(self, name: str, code: int) -> dict[str, Any]:
-        """What it measured; of one that failed what it said, as what it measured until then may be less than was asked for."""
+        """The rows of a run; of a failed run the end of its log, as its rows may be incomplete."""
         path = self.file(name, ".json")
         if code == 0 and path.exists():
             told = restores(self.file(name, ".log").read_text(errors="replace"))
@@ -192,7 +196,7 @@ class Runs:
         print(f"{self.turn}-{name}", json.dumps(what), flush=True)
 
     def link(self) -> None:
-        """Of the parts that come behind it, what was restored is compared with it."""
+        """Measures the link to the GPU. Restores of later parts are compared with it."""
         told = subprocess.run([sys.executable, "-c", _LINK], capture_output=True, text=True, timeout=60)
         if told.returncode != 0:
             raise RuntimeError(f"one copy to the GPU: {(told.stdout + told.stderr)[-800:]}")
@@ -217,7 +221,7 @@ class Runs:
             server.stop()
 
     def train(self) -> list[str]:
-        """As an installation does it once: a daemon writes down what its code does, for later ones to begin with."""
+        """Makes the cache for quick starts, as an installation does once; returns the flags to use it."""
         cache = self.work / "kvtierd.aot"
         if not cache.exists():
             server = self._daemon("training", "256MiB", "256MiB", [f"-XX:AOTCacheOutput={cache}"])
@@ -226,7 +230,7 @@ class Runs:
             finally:
                 server.stop()
             shutil.rmtree(self.work / "ssd", ignore_errors=True)
-        # Without one a daemon starts as well; what it then measures is said to be without.
+        # A daemon also starts without a cache; the figures then name a cache of 0 bytes.
         self.note("training", cache_bytes=cache.stat().st_size if cache.exists() else 0)
         return [f"-XX:AOTCache={cache}"] if cache.exists() else []
 
@@ -271,7 +275,7 @@ class Runs:
         self.note("batches", **of_batches(self._by_turns("batches", "batches")))
 
     def batches_eager(self) -> None:
-        """The same without CUDA graphs."""
+        """New prompts with the connector and without, without CUDA graphs."""
         self.note("batches_eager", **of_batches(self._by_turns("batches_eager", "batches", "--eager", "--only", "prompts")))
 
     @property
@@ -279,7 +283,7 @@ class Runs:
         return int(self.lens.split(",")[-1])
 
     def _by_turns(self, name: str, program: str, *more: str) -> dict[str, Any]:
-        """What a program found that takes the connector out of its engine, and puts it back."""
+        """Runs a program that removes the connector from its engine and puts it back; returns its figures."""
         out = self.file(name, ".json")
         command = [sys.executable, "-m", f"checks.engines.{program}", "--out", str(out), "--tokens", str(self._longest)]
         command += ["--kv", json.dumps(kvtier(self.work / "sock")), *more]
@@ -293,7 +297,7 @@ class Runs:
         return found
 
     def ssd(self) -> None:
-        """The same after all blocks went to SSD, and the memory was given up."""
+        """Restores after all blocks went to SSD, and the memory was given up."""
         shutil.rmtree(self.work / "ssd", ignore_errors=True)
         daemon = self.daemon("kvtierd-before-ssd", "10GiB", "16GiB")
         try:

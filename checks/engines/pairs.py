@@ -1,4 +1,4 @@
-"""What kvtier costs and brings one vLLM, by pairs within one process: machines differ by more from one process to the next.
+"""Measures the cost and the gain of kvtier for one vLLM, in pairs within one process. Two processes differ by more.
 
 A prompt is restored and, right behind it, found on the device twice: with the connector, and without. Other prompts are computed
 in turns: without the connector, with it and nothing stored, and with their blocks stored. Run by gpu.py, where there
@@ -31,7 +31,7 @@ class Engine:
     """One vLLM whose device has room for one prompt and little more: the next one takes the place of the last."""
 
     def __init__(self, kv: dict[str, Any], tokens: int, tiny: bool, folder: Path, eager: bool) -> None:
-        # Its scheduler is to be reached.
+        # This program needs the engine's scheduler in its own process.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("PYTHONHASHSEED", "0")
         import vllm
@@ -43,7 +43,7 @@ class Engine:
         more: dict[str, Any] = {} if tiny else {"attention_config": {"backend": "FLASH_ATTN"}, "gpu_memory_utilization": 0.5}
         eager = eager or tiny
         if not eager:
-            # What torch.compile would make of the rest needs a compiler, and is no other work for a connector.
+            # torch.compile needs a compiler, and does not change the work of a connector.
             more["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
         self.llm = vllm.LLM(
             model=str(folder), load_format="dummy", skip_tokenizer_init=True, max_model_len=tokens + self.block_tokens, block_size=self.block_tokens,
@@ -72,7 +72,7 @@ class Engine:
         self._switch.scheduler._settings = dataclasses.replace(self._settings, store=stores)
 
     def generate(self, prompts: list[list[int]], tokens: int) -> list[Any]:
-        """So many tokens for each of them."""
+        """Generates this number of tokens for each prompt."""
         sampling = self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
         made: list[Any] = self.llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
         return made

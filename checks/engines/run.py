@@ -50,7 +50,7 @@ def loadable(shared: list[list[int]]) -> int:
 
 
 def _guard_dispatcher() -> None:
-    """What LMCache's connector imports holds objects of which vLLM's search for kernels expects a dict, and has none."""
+    """Lets vLLM's search for kernels pass over objects without a dict, which LMCache's connector imports."""
     from vllm.triton_utils import dispatcher
 
     def guarded(value: object) -> dict:
@@ -112,8 +112,10 @@ class Engine:
 
 
 def turns(engine: Engine, groups: int) -> dict[str, list[float]]:
-    """Seconds for prompts that nobody has seen: rounds of the same work without the connector, and with it, in turns within
-    this process, as two processes that do the same differ by more than what is to be seen."""
+    """Seconds for new prompts: rounds without the connector and with it, in turns within this process.
+
+    Two processes with equal work differ by more than the connector's cost.
+    """
     switch = Switch(engine.llm)
     chosen = random.Random(1)
     lengths = [chosen.randrange(400, 1100) for _ in range(16)][: engine.batch]

@@ -1,5 +1,5 @@
-"""Takes kvtier's connector out of a vLLM of this process for a while: what it costs is then told by turns within one process, as
-two processes that do the same differ by more than that."""
+"""Takes kvtier's connector out of a vLLM of this process for a while. Its cost is measured in turns within one process: two processes
+with equal work differ by more than the cost."""
 
 import copy
 import statistics
@@ -12,8 +12,10 @@ ROUNDS = 3
 
 
 def by_turns(modes: Sequence[str], groups: int, become: Callable[[str], None], once: Callable[[], float]) -> dict[str, list[float]]:
-    """What `once` measured in each mode: groups of rounds, in turns. The first of a group does not count: what the mode before
-    it has left is still being stored."""
+    """The measurements of `once` in each mode: groups of rounds, in turns.
+
+    The first round of a group does not count: blocks of the mode before it are still being stored.
+    """
     found: dict[str, list[float]] = {mode: [] for mode in modes}
     for _ in range(groups):
         for mode in modes:
@@ -76,7 +78,7 @@ class Switch:
         # And which it would still read in its next step: by then they are others'.
         self.scheduler._late.clear()
         self.worker._late.clear()
-        # What the last step would tell goes to nobody.
+        # The messages of the last step are discarded.
         self.worker.take_stores_ended()
         self.scheduler._stores_under_way = 0
         self._engine_scheduler.connector = of_scheduler

@@ -1,6 +1,6 @@
-"""Holds vLLM on kvtier to vLLM without it: the tokens it generates, what it finds again, and what it costs.
+"""Compares vLLM on kvtier with vLLM without it: generated tokens, restored blocks, and times.
 
-Started by scripts/engine-check, which has installed what is needed.
+scripts/engine-check installs the programs, and starts this one.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ class Engine:
         self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
         size: str = "tiny",
     ) -> None:  # fmt: skip
-        """`threads`: that it computes with; 0: as vLLM chooses. `size`: of the model, as run.py has it."""
+        """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py."""
         self.name = name
         self.log_path = folder / f"engine-{name}.log"
         answers, given = os.pipe()
@@ -184,12 +184,12 @@ class Check:
         self.say(f"  {'ok    ' if passed else 'FAILED'} {what}: {text}")
 
     def tell(self, what: str, text: str, **figures: Any) -> None:
-        """What is held to nothing."""
+        """Prints a figure without a bound."""
         self.rows.append({"check": what, "text": text, **figures})
         self.say(f"  told   {what}: {text}")
 
     def reference(self) -> dict[str, Any]:
-        """What the engine generates without kvtier."""
+        """The engine's answers without kvtier."""
         if self._reference is None:
             with engine(self.root, self.folder, "none", None, 0) as plain:
                 self._plain = plain.hello
@@ -207,7 +207,7 @@ class Check:
 
     def _hits(self, case: str, answer: dict[str, Any], most: int) -> None:
         hits = answer["counters"][HITS]
-        # What the engine found in its own cache meanwhile it did not ask for.
+        # The engine did not ask for blocks that it found in its own cache.
         most -= int(answer["counters"][LOCAL_HITS])
         text = f"{hits:,.0f} of {most:,} that can be ({hits / most:.3f})"
         self.hold(f"hits, {case}", hits >= HITS_SHARE_MIN * most, text, hits=hits, most=most)
@@ -279,7 +279,7 @@ class Check:
         self._hits("two ranks, after an engine restart", again, most)
 
     def lmcache(self) -> None:
-        """The same prompts through LMCache, of which kvtier must not find less."""
+        """Compares the hits with LMCache's for equal prompts: kvtier must not find less."""
         self.reference()
         with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
             daemon = Daemon(self.root, Path(folder))
@@ -399,7 +399,7 @@ with Client(sys.argv[1], timeout=30) as client:
 
 @contextlib.contextmanager
 def _old_daemon(path: Path) -> Iterator[None]:
-    """A daemon of another major version: it refuses whoever connects."""
+    """A daemon of another major version, which refuses every client."""
     import threading
 
     magic, status = 0x4B4F52454954564B, 14

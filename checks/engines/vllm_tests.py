@@ -168,7 +168,7 @@ class Run:
         self._folder = folder
 
     def rows(self, tests: Path, listed: Iterable[str], chosen: str) -> dict[str, Any]:
-        """What the plugin has written: the rows, and the listed tests that are not in the files."""
+        """The plugin's output: the rows, and the listed tests that are missing in the files."""
         names, rows = self._folder / "listed.json", self._folder / "rows.json"
         names.write_text(json.dumps(list(listed)))
         rows.unlink(missing_ok=True)
@@ -211,7 +211,7 @@ def counted(name: str, cases: list[Case]) -> str:
 
 
 def table(cases: list[Case], otherwise: set[str]) -> str:
-    """As in docs/develop/vllm-connector-tests.md."""
+    """The table of docs/develop/vllm-connector-tests.md."""
     as_listed = [one for one in cases if one.test not in otherwise]
     passed, failed, skipped = ([one for one in as_listed if one.outcome == outcome] for outcome in ("passed", "failed", "skipped"))
     lines = [
@@ -251,7 +251,7 @@ def main() -> int:
     parser.add_argument("--sha256", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help="writes what came of each case to this file")
     parser.add_argument("-k", default="", metavar="EXPR", help="only the tests that pytest's -k chooses")
-    # What is under way ends with this process.
+    # A SIGTERM ends the running tests, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         return check(parser.parse_args())

@@ -42,7 +42,7 @@ Said = Callable[[Any, int], int | None]
 
 @dataclasses.dataclass
 class Row:
-    """What came of one case of a test."""
+    """The result of one case of a test."""
 
     test: str
     outcome: str = ""
@@ -64,7 +64,7 @@ def content(key: bytes) -> torch.Tensor:
 
 
 def keys_of(request: Any) -> list[bytes]:
-    """Of all its whole blocks."""
+    """The keys of all whole blocks of a request."""
     return [bytes(key) for key in request.block_hashes]
 
 
@@ -90,7 +90,7 @@ class Donor:
         end_s = time.monotonic() + STORE_TIMEOUT_S
         while True:
             statuses = self._region.put(keys, list(range(len(keys)))).wait()
-            # What another engine is storing is there in a moment.
+            # A pending block is there in a moment: another engine stores it.
             if Status.PENDING not in statuses or time.monotonic() > end_s:
                 break
         assert {*statuses} <= {Status.OK, Status.EXISTS}, f"the donor's blocks were not stored: {statuses}"
@@ -112,7 +112,7 @@ class WorkerSide:
         self.handshake = self._connector.get_handshake_metadata()
 
     def take(self, metadata: KvtierMetadata) -> Any:
-        """What the worker tells the scheduler's side after the step, in which it has computed all blocks that are to be stored."""
+        """Takes one step, in which the worker computes all blocks to be stored; returns its message to the scheduler's side."""
         connector, plan = self._connector, metadata.plan
         connector.handle_preemptions(metadata)
         connector.bind_connector_metadata(metadata)
@@ -178,7 +178,7 @@ class SchedulerSide(KvtierConnector):
     def _provide(self, request: Any, tokens: int) -> None:
         self._worker_side.settle()
         self._donor.provide(keys_of(request), tokens // self._block_tokens)
-        # It was looked up when it came, before the test said what is there.
+        # The request was looked up when it came. Only now the test has said which blocks are there.
         assert self._scheduler is not None
         self._scheduler._drop(request.request_id)
 
@@ -199,7 +199,7 @@ class SchedulerSide(KvtierConnector):
         told = self._worker_side.take(metadata)
         if told is not None:
             super().update_connector_output(KVConnectorOutput(kv_connector_worker_meta=told))
-        # As the mock has it, for the tests that look.
+        # Some tests read this field of the mock.
         cached = scheduler_output.scheduled_cached_reqs
         new = [one.req_id for one in scheduler_output.scheduled_new_reqs]
         metadata.requests = new + [one for one in cached.req_ids if one in cached.resumed_req_ids]
@@ -261,25 +261,25 @@ class CountedConnector:
 
 
 def between_steps(count: int | None, is_async: bool) -> int | None:
-    """What a test says is there, if it is loaded between steps: kvtier loads nothing within one."""
+    """The blocks that a test says are there. Tests that load within a step are skipped: kvtier loads between steps."""
     if count and not is_async:
         pytest.skip("it loads within a step")
     return count
 
 
 def said_by_mock(extra: dict[str, Any], request: Any, computed: int) -> int | None:
-    """What a MockKVConnector of this configuration would answer."""
+    """The answer of a MockKVConnector with this configuration."""
     return between_steps(extra["matched_tokens"], extra["is_async"])
 
 
 def said_by_nixl(request: Any, computed: int) -> int:
-    """What a NixlConnector would answer: all of a request that another engine has computed."""
+    """The answer of a NixlConnector: all tokens of a request that another engine has computed."""
     remote = (request.kv_transfer_params or {}).get("do_remote_prefill")
     return int(request.num_tokens) - computed if remote else 0
 
 
 def said_by_example(request: Any, computed: int) -> int:
-    """What an ExampleConnector would answer in an empty folder."""
+    """The answer of an ExampleConnector with an empty folder."""
     return 0
 
 
@@ -334,7 +334,7 @@ class VllmTests:
             patch.setattr(module, "create_mock_connector", lambda: CountedConnector(self._made[-1]))
 
     def _create(self, config: Any, role: Any, kv_cache_config: Any, row: Row) -> Any:
-        """As the factory's create_connector."""
+        """Stands for the factory's create_connector."""
         transfer = config.kv_transfer_config
         extra = dict(transfer.kv_connector_extra_config)
         said: dict[str, Said] = {

@@ -207,7 +207,7 @@ class Pool:
         return slot[at:at + self.part_bytes(part)].reshape(shape)
 
     def copy(self, slot: np.ndarray, bits: list[list[np.ndarray]], block: int, layers: range, heads: range, to_host: bool) -> None:
-        """What a copy must come to, made with NumPy."""
+        """Makes the expected result of a copy with NumPy."""
         axes = self.host_axes
         for index, part in enumerate(self.parts):
             host = self.host_view(index, slot)

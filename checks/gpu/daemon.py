@@ -48,11 +48,11 @@ RUNS = {"32KiB": (32, 16), "8KiB": (128, 4)}
 
 
 class Failure(Exception):
-    """Something came to other than it had to."""
+    """A result that is not the expected one."""
 
 
 class Gpu:
-    """Where tensors are: on a GPU, or in files that stand for one."""
+    """The memory of tensors: a GPU, or files that stand for one."""
 
     def __init__(self, folder: pathlib.Path | None, ordinal: int = 0) -> None:
         self.folder = folder
@@ -136,7 +136,7 @@ class Daemon:
         """when it is made, the GPU of a daemon that is breakable breaks"""
 
     def values(self, needed: dict[str, object]) -> dict[str, object]:
-        """All settings: what a part of the check needs stands over what it was started with, to compare."""
+        """All settings: those of the command line, and over them those that a part of the check needs."""
         return {
             "host.bytes": f"{int(self.host_gib * 1024)}MiB", "host.huge_pages": "true", "ssd.bytes": f"{int(self.ssd_gib * 1024)}MiB",
             "ssd.directory": str(self.folder / "ssd"), "grpc.enabled": "false", "http.enabled": "false",
@@ -390,7 +390,7 @@ class Check:
         try:
             tensors = [torch.empty(2, blocks, 16, 8, 128, device="cuda", dtype=torch.bfloat16) for _ in range(layers)]
             without = sum(_cuda.place_of(tensor.data_ptr(), 0) is None for tensor in tensors)
-            # What earlier parts left of an allocation of cudaMalloc torch gives out first.
+            # torch first gives out memory of cudaMalloc that earlier parts left.
             self.row("expandable_tensors_without_ipc_handle", without, f"of {layers}")
             if without == 0:
                 raise Failure("expandable: torch gave memory of cudaMalloc alone")
@@ -533,7 +533,7 @@ class Check:
     # ---- speed
 
     def limits(self) -> None:
-        """What the link can, with one large copy at a time each way."""
+        """Measures the link with one large copy at a time each way."""
         if not self.gpu.is_real:
             self.link = {"out": 1.0, "in": 1.0, "both": 1.0}
             return
@@ -681,7 +681,7 @@ class Check:
         for strategy in ("plain", "batch", "staged", "kernel"):
             self.row(f"{runs}_runs_by_{strategy}", gpu["copied_bytes"][strategy] / 1e9, "GB")
         namespace.clear()
-        # What the other parts get.
+        # The blocks for the other parts.
         all_ok(region.put(keys_of(blocks, 1), range(blocks)), runs)
         quiet()
         for name, way, figures in (("put", "out", puts), ("get", "in", gets), ("one_get", "in", burst), ("put_and_get", "both", both)):
@@ -893,7 +893,7 @@ class Check:
                     parameter.normal_(0, 0.02, generator=generator)
                 else:
                     parameter.fill_(1)
-            # What is no parameter has no value yet.
+            # Buffers that are no parameters have no value yet.
             rope = type(model.model.rotary_emb)(config=config).to("cuda")
             model.model.rotary_emb = rope
         self.row("ttft_model_made", time.monotonic() - begun, "s")
@@ -978,7 +978,7 @@ class Check:
                 return logits
 
             def token_beside_a_get() -> torch.Tensor:
-                """Nothing is waited for: what is written is what is there."""
+                """Computes a token without a wait for the get: a lower bound of the time."""
                 copying = region.get(keys, range(blocks))
                 logits = next_token()
                 all_ok(copying, name)
@@ -1291,7 +1291,7 @@ class Check:
     def one_prompt_of_a_sibling(
         self, tensors: list[torch.Tensor], keys: list[bytes], name: str, timed: object, get: object, get_and_first_token: object
     ) -> None:
-        """The same prompt, which an engine on another GPU, or else on this one, has computed and advertises."""
+        """Gets a prompt that an engine on another GPU has computed and advertises; without another GPU, on this one."""
         import kvtier.torch as ktorch
 
         ordinal = 1 if torch.cuda.device_count() > 1 else 0
@@ -1453,7 +1453,7 @@ class Check:
             theirs.gpu.wait()
             statuses = [copying.wait(60) for copying in gets]
             self.gpu.wait()
-            # What a later get missed stays as an earlier one left it.
+            # A block that a get missed keeps the bytes of an earlier get.
             whole = [i for i in range(half) if any(answer[i] is OK for answer in statuses)]
             for answer in statuses:
                 copied += answer.count(OK)
@@ -1474,7 +1474,7 @@ class Check:
         self.row(f"peers_{where}_blocks_missed_beside_revocations", missed, "blocks")
 
     def peers_nothing_matches(self, where: str, source: DeviceRegion, target: DeviceRegion, namespace: object) -> None:
-        """What lookups and gets cost of blocks that nobody advertises, while others are advertised and while none is."""
+        """Measures lookups and gets of blocks that nobody advertises, while others are advertised and while none is."""
         count = min(target.blocks, 256)
         mine, others = keys_of(count, 70), keys_of(source.blocks, 7)
         all_ok(target.put(mine, range(count)), "put")

@@ -122,7 +122,7 @@ def lend(driver: Driver) -> tuple[bytes, int]:
 
 
 def borrow(channel: socket.socket) -> dict[str, str]:
-    """What opens here of what the other process lends."""
+    """Opens everything that the other process lends; returns the result of each."""
     message, descriptors, _, _ = socket.recv_fds(channel, 4096, 1)
     try:
         driver = Driver()
@@ -167,7 +167,7 @@ def tried(attempt: Callable[[], int], expected: int) -> str:
 
 
 def ask(command: Sequence[str], handles: bytes, descriptor: int) -> dict[str, str]:
-    """What a process in other surroundings can open."""
+    """The results of a process in other surroundings."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         words = [*command, sys.executable, str(Path(__file__).resolve()), str(theirs.fileno())]

@@ -210,7 +210,7 @@ class Page:
         return self._browser.call(method, self._session, **params)
 
     def value(self, expression: str) -> Any:
-        """What an expression comes to in the page, which forbids eval to itself but not to DevTools."""
+        """The value of an expression in the page. The page forbids eval; DevTools can evaluate all the same."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         require("exceptionDetails" not in answer, f"{expression}: {answer.get('exceptionDetails')}")
         return answer["result"].get("value")
@@ -505,7 +505,7 @@ def rows_of(page: Page, selector: str) -> list[list[str]]:
 
 
 def shown_bytes(value: float) -> str:
-    """As the page writes sizes."""
+    """A size in the form of the page."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     at = 0
     while value >= 1024 and at < len(units) - 1:
@@ -529,7 +529,7 @@ def check_empty(page: Page, look: Look, daemon: Daemon) -> None:
 
 
 def check_strange_answers(page: Page) -> None:
-    """What a proxy says is not taken for the index's word."""
+    """The page tells an answer of a proxy from an answer of the index."""
     for status, body, title, word in (
         (502, "<html>bad gateway</html>", "This page can’t show", "status 502"),
         (500, '{"detail": "a defect: x"}', "This page can’t show", "a defect: x"),
@@ -548,7 +548,7 @@ def check_strange_answers(page: Page) -> None:
 
 
 def check_range(page: Page) -> None:
-    """What is chosen while the page asks is shown next, also by one that is paused."""
+    """A range that is chosen during a request is shown next, also on a paused page."""
     page.call("Page.bringToFront")
     with page.answering("/api/v1/stats", None):
         eventually(lambda: page.held, "the page asks no more")
@@ -655,7 +655,7 @@ def check_reload(page: Page, daemon: Daemon) -> None:
 
 
 def check_names(page: Page) -> None:
-    """What clients chose stands there as text."""
+    """Names that clients chose are shown as text."""
     body = str(page.value("document.body.textContent"))
     for name in (HOSTILE_SESSION, HOSTILE_NAMESPACE, HOSTILE_PROPERTY):
         require(name in body, f"{name} is not shown as text")
@@ -779,7 +779,7 @@ def check_degraded(page: Page, look: Look, daemon: Daemon, seconds: float) -> No
 def check_silent(page: Page, look: Look, daemon: Daemon) -> None:
     """A daemon that hangs, goes on, and ends."""
     broken = f"{TITLE}.startsWith('Broken')"
-    # What follows is the browser's own word on requests that nobody answered.
+    # From here on the browser itself complains about requests without an answer.
     require(not page.complaints, f"the console has {page.complaints[:3]}")
     daemon.signal(signal.SIGSTOP)
     page.until(broken, "a daemon that hangs is not said to be broken")

@@ -1,4 +1,4 @@
-"""Compares what consumers of KV events believe with what is in the daemon's tiers; run by scripts/events-check."""
+"""Compares the blocks that consumers of KV events know with the blocks in the daemon's tiers; run by scripts/events-check."""
 
 import argparse
 import json
@@ -97,7 +97,7 @@ class Daemon:
 
 
 class VllmConsumer:
-    """Believes what it hears, decoded by vLLM's own classes; asks for what it missed, and for everything."""
+    """A consumer that decodes events with vLLM's own classes. It asks for missed events, and for snapshots."""
 
     def __init__(self, daemon: Daemon, source: str) -> None:
         text = Path(source).read_text()
@@ -144,7 +144,7 @@ class VllmConsumer:
             self.replays += 1
             missed = self._ask(struct.pack(">Q", self.last + 1))
             is_whole = self._follows(missed)
-            # What there is of it tells of the object store, too, of which a snapshot knows little.
+            # An incomplete replay is applied, too: it has events of the object store, and a snapshot has few.
             for one in missed:
                 self._apply(*one)
             if not is_whole:
@@ -153,7 +153,7 @@ class VllmConsumer:
             self._apply(number, payload)
 
     def _follows(self, messages: list[tuple[int, bytes]]) -> bool:
-        """Whether they are all that came after the last one."""
+        """Whether the messages follow the last one without a gap."""
         return bool(messages) and [one[0] for one in messages] == list(range(self.last + 1, self.last + 1 + len(messages)))
 
     def _take_snapshot(self) -> None:
@@ -291,7 +291,7 @@ class Check:
         self.figures: dict[str, object] = {}
 
     def truth(self) -> dict[str, set[int]] | None:
-        """What is in the tiers, as far as clients can tell; None while something moves."""
+        """The blocks in the tiers, as clients see them; None while blocks move."""
         before = self.client.stats()
         if not before:
             return None  # not connected again yet
@@ -310,7 +310,7 @@ class Check:
         return {"host": host, "only ssd": ssd, "object": objects, "ssd slots": after["tiers"][1]["slots_resident"]}
 
     def difference(self, believed: dict[str, set[int]], truth: dict) -> str:
-        """In words what is wrong; empty where nothing is."""
+        """The differences in words; empty if there are none."""
         wrong = []
         for tier in ("host", "object"):
             if believed[tier] != truth[tier]:
@@ -327,7 +327,7 @@ class Check:
         return "; ".join(wrong)
 
     def settle(self, what: str) -> None:
-        """Waits until the consumers believe what is true; it fails where they don't come to."""
+        """Waits until the consumers know the blocks in the tiers; fails if that takes too long."""
         end = time.monotonic() + PATIENCE_S
         while True:
             truth = self.truth()

@@ -45,7 +45,7 @@ def names(scrape: str, files: list[Path]) -> int:
     for file in files:
         # In JSON quotes are escaped.
         text = file.read_text().replace('\\"', '"')
-        # Names of recording rules have colons, those of alerts' texts stand in quotes without an underscore.
+        # Names of recording rules have colons, and names in texts of alerts have no underscore: neither matches.
         used = set(METRIC.findall(text))
         missing = sorted(used - known.keys())
         for series in SERIES.finditer(text):

@@ -74,7 +74,7 @@ TENANT = section({
 
 
 def schema_of(setting: Setting) -> Schema:
-    """What the value of a key may be, judged by its default. The daemon itself judges more."""
+    """The schema of a key, derived from its default value. The daemon itself checks more."""
     value = setting.value
     if setting.name == "tenants":
         kind: Schema = {"type": "array", "items": TENANT}
@@ -87,7 +87,7 @@ def schema_of(setting: Setting) -> Schema:
     elif re.match(DURATION, value):
         kind = {"anyOf": [{"const": 0}, {"type": "string", "pattern": DURATION}]}
     elif value == "0":
-        # A size, a duration, a count or a share: its name alone would tell.
+        # The default 0 does not tell a size, a duration, a count or a share apart.
         kind = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"{SIZE}|{DURATION}"}]}
     elif re.fullmatch(r"[0-9]+", value):
         kind = {"type": "integer", "minimum": 0}
@@ -168,7 +168,7 @@ def generated() -> dict[Path, str]:
 
 
 def sources_digest() -> str:
-    """Of what the plain manifests are made of: templates and default values. The manifests name the digest of theirs."""
+    """The digest of the chart's templates and default values. The plain manifests name the digest of the chart that they come from."""
     sums = hashlib.sha256()
     for file in (CHART / "values.yaml", *sorted((CHART / "templates").iterdir())):
         sums.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")

@@ -1,4 +1,4 @@
-"""Lints and renders the Helm chart, and holds what comes out to Kubernetes' schemas, to the daemon, and to what the chart promises.
+"""Lints and renders the Helm chart, and checks the result against Kubernetes' schemas, the daemon, and the chart's promises.
 
 python3 -m checks.packages.chart_check --helm FILE [--write]
 
@@ -30,7 +30,7 @@ RENDERED_FOR = "1.34.0"
 FOREIGN = {"ServiceMonitor", "PrometheusRule"}
 PLAIN = ("kvtier", "image.repository=kvtier")
 
-# What the chart must refuse, with a word of the message.
+# Settings that the chart must refuse, each with a word of the message.
 REFUSED = {
     "config.host.byts=1GiB": "byts",
     "config.hots.bytes=1GiB": "hots",
@@ -46,7 +46,7 @@ REFUSED = {
 
 
 class Failure(Exception):
-    """Something came to other than it had to."""
+    """A result that is not the expected one."""
 
 
 class Helm:
@@ -76,7 +76,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def validated(found: Sequence[dict[str, Any]]) -> int:
-    """How many objects the schemas of Kubernetes know; each is right."""
+    """Holds objects to the schemas of Kubernetes; returns the number of objects that the schemas know."""
     count = 0
     for one in found:
         if one["kind"] in FOREIGN:
@@ -97,7 +97,7 @@ def of_kind(found: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 
 def judge_pod(found: Sequence[dict[str, Any]]) -> None:
-    """What holds for the daemon's pod with any values."""
+    """Checks the daemon's pod for properties that any values must keep."""
     pod = of_kind(found, "DaemonSet")["spec"]["template"]["spec"]
     for name in ("hostIPC", "hostPID", "hostNetwork"):
         expect(pod[name] is False, f"{name} is {pod[name]}")
@@ -112,7 +112,7 @@ def judge_pod(found: Sequence[dict[str, Any]]) -> None:
 
 
 def judge_configuration(found: Sequence[dict[str, Any]]) -> None:
-    """The daemon itself judges the configuration, as for another machine."""
+    """Has the daemon check the configuration, without the checks of this machine."""
     text = of_kind(found, "ConfigMap")["data"]["kvtier.yaml"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(text)

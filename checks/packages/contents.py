@@ -1,4 +1,4 @@
-"""What scripts/package does with files: jars without other platforms' libraries, the list of what is packed, archives.
+"""The files of packages: jars without other platforms' libraries, lists of components and licences, archives. For scripts/package.
 
 Equal input gives equal bytes: entries are sorted, and all of them are as old as SOURCE_DATE_EPOCH says.
 """
@@ -41,7 +41,7 @@ KEPT = [
         r"META-INF/native/lib[^/]*linux_x86_64[^/]*\.so",
     )
 ]
-# Those that the loader finds in the folder natives, by the name that they have there.
+# Libraries that the loader finds in the folder natives, with their names there.
 UNPACKED = {"librocksdbjni-linux64.so": "librocksdbjni.so"}
 LICENCE = re.compile(r"(^|/)(licen[sc]e|notice|copying)[^/]*$", re.IGNORECASE)
 MAINS = {
@@ -116,7 +116,7 @@ def jar_name(component: dict[str, Any]) -> str:
 
 
 def components_of(root: Path) -> dict[str, dict[str, Any]]:
-    """What Maven's lists say of each jar that the daemon and the command line have."""
+    """The entry of each jar of the daemon and the command line in Maven's lists."""
     found: dict[str, dict[str, Any]] = {}
     for module in ("daemon", "cli"):
         bom = json.loads((root / module / "target/sbom/bom.json").read_text())
@@ -234,7 +234,7 @@ def third_party(file: Path, listed: list[dict[str, Any]]) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
-# What the native libraries inside of jars are linked with; no POM says it.
+# Libraries that are linked into the native libraries inside of jars. No POM names them.
 INSIDE = (
     "rocksdbjni: bzip2 (bzip2-1.0.6), LZ4 (BSD-2-Clause), Snappy (BSD-3-Clause), zlib (Zlib), Zstandard (BSD-3-Clause)",
     "zstd-jni: Zstandard (BSD-3-Clause)",
@@ -417,7 +417,7 @@ def compress(folder: Path) -> None:
         path.unlink()
 
 
-# What an operator reads, all in one folder.
+# Documents for operators, all in one folder.
 DOCUMENTS = (
     "SECURITY.md",
     "docs/operate/*.md",
@@ -429,7 +429,7 @@ LINK = re.compile(r"!?\[([^\]]*)\]\((?![a-z]+:)([^)#\s]+)(#[^)]*)?\)")
 
 
 def documents(root: Path, folder: Path) -> None:
-    """Copies what an operator reads; a link to what is not among it becomes its text."""
+    """Copies the documents for operators. A link to a file that is not copied becomes its text."""
     sources = [source for pattern in DOCUMENTS for source in sorted(root.resolve().glob(pattern))]
 
     def link(found: re.Match[str], document: Path) -> str:
@@ -448,7 +448,7 @@ def documents(root: Path, folder: Path) -> None:
 
 
 def links(folder: Path) -> None:
-    """Fails where a document of a folder links to what is not there."""
+    """Fails if a document of a folder has a link to a missing file."""
     seen = 0
     for document in sorted(folder.glob("*.md")):
         for found in LINK.finditer(document.read_text(encoding="utf-8")):

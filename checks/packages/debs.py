@@ -1,4 +1,4 @@
-"""Debian packages: reading them without dpkg, and getting those that a list names.
+"""Debian packages: reads them without dpkg, and fetches the packages that a list names.
 
 A list (packaging/image/base.lock) has one package a line: name, version, SHA-256. A '# suite:' line says which release of Debian they
 are from. Its packages come from the mirrors that this machine's apt uses, and apt checks their signatures.
@@ -21,7 +21,7 @@ AR_HEADER_BYTES = 60
 
 
 class DebError(Exception):
-    """What is wrong with a package or a list, in words."""
+    """A package or a list is wrong; the message describes the fault."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Apt:
 
 
 def fetched(lock: Lock, folder: Path) -> dict[str, bytes]:
-    """The packages of a list, by name. Those that were fetched before are taken from the folder."""
+    """The packages of a list, by name. Packages that are in the folder are not fetched again."""
     found: dict[str, bytes] = {}
     apt: Apt | None = None
     for one in lock.packages:
@@ -202,7 +202,7 @@ def fetched(lock: Lock, folder: Path) -> dict[str, bytes]:
 
 
 def renewed(lock: Lock, folder: Path) -> Lock:
-    """The same packages in the versions that the mirrors have now."""
+    """A list with the names of this one, and the newest versions on the mirrors."""
     apt = Apt(folder / "apt", lock.suite)
     apt.update()
     return Lock(lock.suite, tuple(apt.newest(one.name) for one in lock.packages))

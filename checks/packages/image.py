@@ -26,7 +26,7 @@ USER = 10001
 MAX_BYTES = 150 << 20
 """of the compressed image"""
 
-# Nothing of it is used in a container: documents but for licences, other languages, character sets that no program asks for.
+# Files that no container needs: documents except licences, translations, character sets.
 BASE_LEFT_OUT = re.compile(
     r"usr/share/(man|info|lintian|bug|doc-base|locale|common-licenses/?$|initramfs-tools)(/|$)|usr/share/doc/(?!.*/copyright$)[^/]+/.|"
     r"usr/lib/x86_64-linux-gnu/gconv(/|$)|usr/sbin/(zic|iconvconfig)$|etc/(motd|update-motd\.d|init|init\.d|initramfs)(/|$)|(proc|sys|dev|boot|home|media|mnt|srv|lost\+found)(/|$)"
@@ -35,7 +35,7 @@ APP_LEFT_OUT = re.compile(
     r"usr/share/(man|bash-completion|zsh|fish)(/|$)|usr/lib/(systemd|sysusers\.d|tmpfiles\.d)(/|$)|etc/default(/|$)|etc/kvtier/kvtier\.yaml$|"
     r"usr/lib/kvtier/train$|usr/share/doc/kvtier/(?!(THIRD-PARTY\.txt|NOTICE|copyright|sbom\.cdx\.json|licences)(/|$))."
 )
-# What busybox does here: what the scripts need, and what somebody needs who looks into a container.
+# Commands of busybox: those of the scripts, and those that help a person who inspects a container.
 APPLETS = (
     "[ awk basename cat chgrp chmod chown clear cp cut date dd df dirname dmesg du echo env expr false find free getopt grep gunzip gzip head hostname id "
     "kill less ln ls md5sum mkdir mktemp more mount mv nc netstat nproc od pidof ping printf ps pwd readlink realpath rm rmdir sed sh sha256sum sleep sort "
@@ -50,11 +50,11 @@ GROUP = f"root:x:0:\nnogroup:x:65534:\nkvtier:x:{USER}:\n"
 
 
 def base_layer(packages: dict[str, bytes], epoch: int) -> oci.Layer:
-    """A Debian without a package manager; programs that look for known flaws find what is installed in dpkg's list."""
+    """A Debian without a package manager. Vulnerability scanners find the packages in dpkg's list."""
     layer = oci.Layer(epoch)
     for name in ("usr/bin", "usr/sbin", "usr/lib", "usr/lib64"):
         layer.folder(name)
-        # Before Debian's own files: what they have below /lib belongs below /usr/lib.
+        # Links come before Debian's own files: files below /lib belong below /usr/lib.
         layer.link(name.removeprefix("usr/"), name)
     installed = []
     certificates: dict[str, bytes] = {}
@@ -82,7 +82,7 @@ def base_layer(packages: dict[str, bytes], epoch: int) -> oci.Layer:
 
 
 def app_layer(deb: bytes, epoch: int) -> oci.Layer:
-    """The files of kvtier's own package, and what only a container has."""
+    """The files of kvtier's own package, and the container's scripts, configuration and folders."""
     layer = oci.Layer(epoch)
     for entry, content in debs.data(deb):
         if not APP_LEFT_OUT.match(entry.name):
@@ -100,7 +100,7 @@ def configuration(labels: dict[str, str]) -> dict[str, Any]:
         "User": f"{USER}:{USER}",
         "Env": [
             "PATH=/usr/sbin:/usr/bin", "HOME=/var/lib/kvtier", "KVTIER_SOCKET=/run/kvtier/kvtier.sock",
-            # For the container runtime of NVIDIA: every GPU, none of them for the daemon alone.
+            # For the container runtime of NVIDIA: the daemon sees every GPU, and allocates none.
             "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         ],
         "Entrypoint": ["/usr/bin/kvtierd-container"],
@@ -110,7 +110,7 @@ def configuration(labels: dict[str, str]) -> dict[str, Any]:
         "Volumes": {"/run/kvtier": {}, "/var/cache/kvtier": {}},
         "StopSignal": "SIGTERM",
         "Labels": labels,
-        # Docker's own; others leave it unread. Nanoseconds.
+        # Only Docker reads the health check. Times are nanoseconds.
         "Healthcheck": {
             "Test": ["CMD", "/usr/bin/kvtierd-health", "live"],
             "Interval": 30 * 10**9, "Timeout": 10 * 10**9, "StartPeriod": 60 * 10**9, "Retries": 3,
@@ -151,7 +151,7 @@ def run_build(arguments: argparse.Namespace) -> int:
     labels = labels_of(arguments.version, revision_of(ROOT), created, publisher.read()["project.url"])
     made = build(arguments.deb.read_bytes(), packages, labels, epoch)
     if made.compressed_bytes > MAX_BYTES:
-        raise debs.DebError(f"the image has {made.compressed_bytes} bytes, expected at most {MAX_BYTES}: what has grown?")
+        raise debs.DebError(f"the image has {made.compressed_bytes} bytes, expected at most {MAX_BYTES}: find the file that has grown")
     made.write(arguments.out, epoch)
     print(f"{made.manifest} {made.compressed_bytes / (1 << 20):.1f} MiB compressed", file=sys.stderr)
     return 0

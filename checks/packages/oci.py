@@ -47,7 +47,7 @@ class Layer:
         self.entries[name] = Entry(0o777, link=target)
 
     def add(self, entry: tarfile.TarInfo, content: bytes) -> None:
-        """A file of another archive, as root's."""
+        """Adds a file of another archive; its owner becomes root."""
         if entry.isdir():
             self.entries.setdefault(entry.name, Entry(entry.mode & 0o7777, is_folder=True))
         elif entry.issym():
@@ -66,7 +66,7 @@ class Layer:
                 self.entries.setdefault(str(parent), Entry(0o755, is_folder=True))
 
     def tar(self) -> bytes:
-        """Sorted: a folder comes before what is in it."""
+        """The layer as a tar file. Entries are sorted: a folder comes before its files."""
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, one in sorted(self.entries.items()):
@@ -102,7 +102,7 @@ class Image:
 
     @property
     def compressed_bytes(self) -> int:
-        """What a registry sends."""
+        """The bytes that a registry sends."""
         return sum(len(blob) for blob in self.blobs.values())
 
     def index(self) -> bytes:
@@ -114,7 +114,7 @@ class Image:
         return as_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": [described]})
 
     def write(self, file: Path, epoch: int) -> None:
-        """As one archive of an OCI layout."""
+        """Writes the image as one archive of an OCI layout."""
         layout = Layer(epoch)
         layout.file("oci-layout", as_json({"imageLayoutVersion": "1.0.0"}))
         layout.file("index.json", self.index())
@@ -127,7 +127,7 @@ def image(layers: list[tuple[str, Layer]], config: dict[str, Any], annotations: 
     """An image for Linux on x86-64.
 
     Args:
-        layers: each with a word on where it comes from, the lowest first.
+        layers: each with its origin in words, the lowest first.
         config: user, environment, command and so on.
     """
     blobs: dict[str, bytes] = {}
@@ -153,7 +153,7 @@ def image(layers: list[tuple[str, Layer]], config: dict[str, Any], annotations: 
 
 
 def opened(archive: Path) -> Image:
-    """The image of an archive. A blob that is not what its name says is refused."""
+    """The image of an archive. A blob with another digest than its name is refused."""
     with tarfile.open(archive) as layout:
         names = {entry.name: entry for entry in layout if entry.isreg()}
 

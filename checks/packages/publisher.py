@@ -1,4 +1,4 @@
-"""Who publishes kvtier, and where: what publisher.properties says.
+"""The publisher of kvtier and the addresses of the project, from publisher.properties.
 
     python -m checks.packages.publisher KEY    prints the value, or "not published" where it is empty
 """
@@ -16,7 +16,7 @@ URLS = ("project.url", "repository.url", "issues.url")
 
 
 class PublisherError(Exception):
-    """What is wrong with the file, in words."""
+    """The file is wrong; the message describes the fault."""
 
 
 def read(file: Path = FILE) -> dict[str, str]:

@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 
-# What each platform has at most (PEP 600): the C library's version is its name; of libstdc++, by gcc's releases.
+# The highest GLIBCXX version of each platform (PEP 600), by the version of the C library that names the platform.
 CXX = {(2, 17): (3, 4, 19), (2, 24): (3, 4, 22), (2, 28): (3, 4, 25), (2, 31): (3, 4, 28), (2, 34): (3, 4, 29), (2, 35): (3, 4, 30), (2, 39): (3, 4, 33)}
 
 

@@ -3,11 +3,12 @@
 import sys
 
 from checks.protocol import check, write
+from checks.shared.command_line import Arguments
 
-if sys.argv[1:] == ["--write"]:
+parser = Arguments(prog="python3 -m checks.protocol", description="Checks the generated files of the local protocol.")
+parser.add_argument("--write", action="store_true", help="write the generated files first")
+if parser.parse_args().write:
     write()
-elif sys.argv[1:]:
-    raise SystemExit(f"checks.protocol: unknown word {sys.argv[1]!r}; expected --write, or nothing")
 problems = check()
 for problem in problems:
     print(problem)

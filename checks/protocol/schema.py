@@ -23,7 +23,7 @@ class Constant:
     value: int
     doc: str = ""
     text: str = ""
-    """the eight characters that the number is in memory, for a magic"""
+    """for a magic: the eight characters of the number in memory"""
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""What checks and benchmarks take from a command line, and how they tell their figures."""
+"""The command line of checks and benchmarks, and the output of their figures."""
 
 import argparse
 import difflib
@@ -17,7 +17,7 @@ _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser that says what a mistyped option may mean, and takes no option for another that begins as it does."""
+    """A parser that suggests the option for a mistyped one, and accepts no abbreviations."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -39,7 +39,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 def run_tool(main: Callable[[], int | None]) -> NoReturn:
-    """Ends the process as main says; a program that is missing and Ctrl-C end it in one line."""
+    """Ends the process with the exit code of main. A missing program and Ctrl-C end it without a stack trace."""
     try:
         sys.exit(main())
     except FileNotFoundError as error:
@@ -116,7 +116,7 @@ def some_of(known: Iterable[str], again: bool = False) -> Callable[[str], list[s
 
 
 def say(words: str) -> None:
-    """Tells a person what is done now, as the shell scripts do; standard output is for results."""
+    """Prints a step for people, as the shell scripts do; standard output is for results."""
     print(f"kvtier: {words}", file=sys.stderr, flush=True)
 
 

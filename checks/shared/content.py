@@ -9,7 +9,7 @@ _BASE_BYTES = 1 << 20
 
 
 class Content:
-    """What each block holds, as a function of its key.
+    """The bytes of each block, as a function of its key.
 
     Every page of a block is a window into one random buffer; where the window lies depends on the key and on the page's
     place in the block. Making a block costs about as much as copying it, and two blocks, or two places of one, share

@@ -1,4 +1,4 @@
-"""Sessions by hand, for clients that keep to no rule."""
+"""Sessions by hand, for clients that break the rules."""
 
 import array
 import mmap

@@ -158,7 +158,7 @@ class _Connection(socketserver.BaseRequestHandler):
                     b"HTTP/1.1 %d Test\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n"
                     b"Connection: close\r\n\r\n%s" % (mode, len(reason), reason)
                 )
-                # What is still coming of a body is taken, so that the answer is not lost with a reset.
+                # The rest of the body is read: otherwise a reset would lose the answer.
                 self.request.settimeout(1)
                 self.request.shutdown(socket.SHUT_WR)
                 while self.request.recv(1 << 16):

@@ -13,8 +13,7 @@ from checks.soak.oracle import Account
 
 CALL_TIMEOUT_S = 10
 HANG_S = 75.0
-"""What takes longer hangs, whatever the machine does. Clients answer by themselves earlier than that; time in which the machine stood still
-does not count."""
+"""A call that takes longer hangs. Clients answer earlier by themselves. Time in which the machine stood still does not count."""
 
 BATCH = 12
 DEATHS_MAX = 5

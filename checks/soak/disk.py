@@ -102,7 +102,7 @@ class LoopDisk(Disk):
         self._limit(0)
 
     def _limit(self, size_bytes: int) -> None:
-        """Ends the device there, 0 for nowhere: what is asked behind its end is answered with EIO."""
+        """Ends the device after size_bytes, 0 for its full size. Accesses behind the end are answered with EIO."""
         with open(self._device, "rb") as device:
             info = bytearray(_LOOP_INFO_BYTES)
             fcntl.ioctl(device, _LOOP_GET_STATUS64, info)

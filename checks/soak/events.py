@@ -1,4 +1,4 @@
-"""Where each block is, by what the daemon publishes of it: so that each block that was dropped has a name and a moment."""
+"""The place of each block, from the events that the daemon publishes. They give each dropped block a name and a moment."""
 
 import struct
 import threading
@@ -17,13 +17,13 @@ _ANSWER_TIMEOUT_MS = 2000
 
 @dataclass
 class Trail:
-    """What was told of one block.
+    """The events of one block so far.
 
     Attributes:
         tiers: those of the node that it is in.
         left_at: when it left the last of them.
         stored_at: when each start of the daemon first told of its object; none where it has none.
-        left_stored_at: the same as it was when it left; what turns out to be no object later was not dropped.
+        left_stored_at: stored_at when the block left the last tier. A block without an object from then on was dropped.
     """
 
     tiers: set[str] = field(default_factory=set)
@@ -89,7 +89,7 @@ class Trails:
             return () if trail is None else trail.stored_at or trail.left_stored_at
 
     def is_only_in_memory(self, key: bytes, is_all_told: bool) -> bool:
-        """Whether the block goes with the memory: it is there, is no object, and on SSD neither.
+        """Whether the block is in memory, and neither on SSD nor in the object store: it is lost with the memory.
 
         Args:
             is_all_told: whether nothing happened since; else it may have left SSD.
@@ -155,7 +155,7 @@ class Follower(threading.Thread):
                 with self._context.socket(zmq.DEALER) as socket:
                     socket.linger = 0
                     socket.connect(self._endpoint)
-                    # Where one question has no answer, the next is asked on another connection.
+                    # After a question without an answer, the next one takes another connection.
                     while not self._end.wait(_POLL_S) and life == self._life and self._ask(socket, life):
                         self._rounds += 1
         except BaseException as failure:  # noqa: BLE001 - the main thread must hear of it

@@ -1,4 +1,4 @@
-"""What takes an accepted block by right, and how far the soak lets itself and the daemon off with that."""
+"""Excuses for missing blocks: the faults that may take an accepted block, and their limits."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ STORE_OR_DISK = "dropped while the store was away and the disk failed"
 LIED = "said to be stored by a store that lied"
 
 SILENT_MAX_S = 60.0
-"""The daemon may say for so long that a store does not answer to which nothing is done: several of its own tries."""
+"""The longest time for which the daemon may call a store silent that nothing was done to: several tries of the daemon."""
 
 _AWAY_REASONS = ("store_away", "refused", "being_deleted")
 BY_RIGHT = {
@@ -20,13 +20,13 @@ BY_RIGHT = {
     (UNREADABLE,): ("unreadable",),
     (STORE_AWAY, STORE_SILENT, UNREADABLE, STORE_OR_DISK): (*_AWAY_REASONS, "unreadable"),
 }
-"""What is said here of blocks, and the daemon's own words for why it drops them: there can't be more of the former."""
+"""Excuses, each with the daemon's reasons for dropped blocks. Blocks with the excuse must not be more than drops with the reasons."""
 NEVER = ("no_room",)
-"""Reasons to drop a block that there are none of here: each block that falls out is wanted by the tier below."""
+"""Reasons of drops that must not occur here: the tier below wants each evicted block."""
 
 
 def taken_by(spells: Spells, trails: Trails, key: bytes) -> str | None:
-    """What of all that was broken took a block that is not there; None where nothing explains it."""
+    """The excuse for a block that is not there; None if no fault explains it."""
     dropped_at, stored_at = trails.dropped_at(key), trails.stored_at(key)
     if dropped_at is not None:
         is_unreadable = spells.covers(Spell.DISK_FAILS, dropped_at)
@@ -42,7 +42,7 @@ def taken_by(spells: Spells, trails: Trails, key: bytes) -> str | None:
 
 
 def drops_findings(dropped: Counter[str], ended: Counter[str]) -> list[str]:
-    """Where the daemon's count of drops is not what was seen of them.
+    """Findings where the daemon's counts of drops do not fit the missing blocks.
 
     Args:
         dropped: by the daemon's reasons.
@@ -57,5 +57,5 @@ def drops_findings(dropped: Counter[str], ended: Counter[str]) -> list[str]:
 
 
 def silence_findings(silent_s: list[float]) -> list[str]:
-    """Where the daemon took a store that was there for silent, and would not see that it is not: it excuses itself then."""
+    """Findings where the daemon called a working store silent for too long: silence would excuse its drops."""
     return [f"the daemon said for {one:.0f} s that a store that was there did not answer" for one in silent_s if one > SILENT_MAX_S]

@@ -1,4 +1,4 @@
-"""What the soak breaks, one at a time; each leaves whole what it can mend."""
+"""The faults of the soak, one at a time. Each fault repairs its damage at the end, where that is possible."""
 
 import contextlib
 import os
@@ -25,11 +25,11 @@ _SLOTS_DAMAGED_MAX = 3
 _OBJECT_MAGIC = b"KVTIEROB"
 _OBJECT_KEY_OFFSET = 64
 SETTLES_S = 2.0
-"""For so long after a fault, answers may still come of it."""
+"""Seconds after a fault in which answers may still show it."""
 STORE_SETTLES_S = OBJECT_STORE_TIMEOUT_S + OBJECT_OPEN_MAX_S + SETTLES_S
-"""The same of the object store: an upload that was begun last may fail as late as this, and the daemon gives the store a rest then."""
+"""Seconds after a fault of the object store in which it still shows. The last upload may fail this late, and the daemon then rests the store."""
 REFUSAL_S = 10.0
-"""For so long after a refusal a block is not offered to the object store again."""
+"""Seconds after a refusal in which a block is not offered to the object store again."""
 _DENIED, _PRECONDITION_FAILED = 403, 412
 
 
@@ -115,7 +115,7 @@ def _s3(mode: str | int) -> Callable[[World, random.Random], None]:
         with contextlib.ExitStack() as spells:
             spells.enter_context(world.spells.during(Spell.STORE_AWAY, settles_s))
             if mode == _PRECONDITION_FAILED:
-                # What is uploaded is said to be there already.
+                # The store answers an upload with: the object is there already.
                 spells.enter_context(world.spells.during(Spell.STORE_LIES, STORE_SETTLES_S))
             world.s3_wire.mode = mode
             time.sleep(dice.uniform(0.5, 4.0))
@@ -139,7 +139,7 @@ def _grpc(mode: str) -> Callable[[World, random.Random], None]:
 
 def _disk_full(world: World, dice: random.Random) -> None:
     end = time.monotonic() + dice.uniform(1.0, 4.0)
-    # What the daemon gives back is taken, too.
+    # Space that the daemon frees is filled, too.
     while time.monotonic() < end:
         world.disk.fill()
         time.sleep(0.1)
@@ -220,7 +220,7 @@ def _hostile_client(world: World, dice: random.Random) -> None:
             namespace = raw.register("hostile")
             for _ in range(dice.randrange(1, 60)):
                 request = fuzzed(dice, namespace, [])
-                # It is of root, and may: what it clears in others' namespaces is gone by right.
+                # This session is root's and may clear the namespaces of others: cleared blocks would be no finding.
                 if request[protocol.REQUEST_VERB_OFFSET] != Verb.CLEAR:
                     raw.offer(request)
             raw.socket.send(dice.randbytes(dice.randrange(64)))

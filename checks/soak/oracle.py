@@ -1,4 +1,4 @@
-"""What was promised of each block of the soak, and what was seen of that."""
+"""The promises about each block of the soak, and the answers that clients saw."""
 
 import threading
 from collections import Counter
@@ -9,24 +9,24 @@ from checks.soak.content import Space, key
 from checks.torture.clients import PRESENT, State
 
 CHECKSUM = "CHECKSUM"
-"""A client's own answer: what came does not have the checksum that came with it."""
+"""A client's own answer: the bytes do not have the checksum that came with them."""
 
 WIRE_ODD = frozenset(
     {"INVALID_ARGUMENT", "INTERNAL", "DENIED", "TOO_LARGE", "UNRECOGNIZED", "NAMESPACE_MISMATCH", "VERSION_MISMATCH", CHECKSUM}
 )
-"""Answers that nobody gets who asks as these clients do, unless a wire garbled the question or the answer."""
+"""Answers that these clients never get, unless a wire garbled the question or the answer."""
 
 MISSING = frozenset({"MISS", "CORRUPT"})
-"""What says that a block is not there; anything else but OK says nothing of it."""
+"""Answers that a block is not there. Other answers except OK leave that open."""
 
 
 @dataclass
 class Seen:
-    """What was seen of one client's blocks in one namespace.
+    """The figures of one client's blocks in one namespace.
 
     Attributes:
-        ended: what became of accepted blocks that are no longer promised, in blocks; with those that are, they are all that were accepted.
-        lost: those that had to be there, in words.
+        ended: accepted blocks that are no longer promised, counted by their end. These and the promised blocks are all accepted blocks.
+        lost: missing blocks that had to be there, in words.
     """
 
     accepted: int = 0
@@ -81,12 +81,12 @@ class Account:
         return self._in(*PRESENT)
 
     def ended(self) -> Counter[str]:
-        """What became of blocks that are no longer promised, by now."""
+        """Blocks that are no longer promised, counted by their end, until now."""
         with self._lock:
             return self.seen.ended.copy()
 
     def statuses(self) -> Counter[str]:
-        """What was answered, by now."""
+        """Counts of the answers until now."""
         with self._lock:
             return self.seen.statuses.copy()
 
@@ -94,7 +94,7 @@ class Account:
         return self._in(State.DELETED)
 
     def unknown(self) -> list[int]:
-        """Those of which nobody can tell whether they are there."""
+        """The blocks that may be there or not."""
         return self._in(State.UNKNOWN)
 
     def _in(self, *states: State) -> list[int]:
@@ -128,7 +128,7 @@ class Account:
             return Asked(verb, before, flushed, self._memory)
 
     def answer(self, asked: "Asked", statuses: list[str] | None, wrong: dict[int, int], garbled: bool = False) -> None:
-        """What came of it.
+        """Takes over the answer to a question.
 
         Args:
             statuses: None when client or daemon died over it.
@@ -140,7 +140,7 @@ class Account:
                 self._end_all(asked.before, "a delete was not answered")
                 return
             self.seen.statuses.update(f"{asked.verb} {status}" for status in statuses)
-            # What was got may be damaged where it lay; what is put can't be.
+            # A block that was read may be damaged on its disk. A block that is put cannot.
             odd = (WIRE_ODD | {"CORRUPT"} if asked.verb == "put" else WIRE_ODD).intersection(statuses)
             if odd and not garbled:
                 self.seen.findings.append(f"{self}: {asked.verb} was answered with {', '.join(sorted(odd))}")
@@ -180,7 +180,7 @@ class Account:
             self._open.add(number)
             self._read.discard(number)
             if garbled:
-                # Its key, which has no checksum, may have been turned.
+                # The wire may have changed the key, which has no checksum.
                 self._end(number, "put on a wire that lied")
             elif memory != self._memory:
                 # Accepted by a daemon whose memory has gone in the meantime: nobody can tell.

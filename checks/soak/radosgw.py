@@ -1,6 +1,6 @@
 """Runs the tests of the object tier against Ceph's S3 server: one monitor, one OSD in memory and one radosgw, all on the loopback.
 
-Ceph comes from the packages of the distribution, and is removed at the end.
+Ceph must be installed. Its data is in a temporary folder, which is removed at the end.
 """
 
 import argparse
@@ -35,7 +35,7 @@ LOG_LINES = 20
 USERS = {"tester": "secret", "test": "test"}
 """the keys of the Java tests and of the Python tests, with their secrets"""
 
-# One copy of everything, and no keys: nobody else comes here.
+# One copy of all data, and no authentication: only this machine can connect.
 CONFIGURATION = """[global]
 fsid = {fsid}
 mon host = [v1:127.0.0.1:{mon_port}]
@@ -108,7 +108,7 @@ class Ceph:
         for key, secret in USERS.items():
             made = ["user", "create", "--display-name", "tests"] if key == "tester" else ["key", "create", "--key-type", "s3"]
             self._run("radosgw-admin", "radosgw-admin", *made, "--uid", "tests", "--access-key", key, "--secret", secret)
-        # A bucket can be made when it listens.
+        # radosgw listens as soon as the bucket can be made.
         self._await("radosgw", self._make_bucket)
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class Ceph:
             self._processes.append(subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
 
     def _answer(self, *command: str) -> str | None:
-        """What a command prints; None where it fails or takes too long."""
+        """The output of a command; None if the command fails or takes too long."""
         with contextlib.suppress(subprocess.SubprocessError):
             ran = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=CALL_S, check=True)
             return ran.stdout

@@ -1,10 +1,10 @@
-"""Everything at once, and broken all the time: a daemon with three tiers, five clients, and a fault every few seconds.
+"""Runs a daemon with three tiers and five clients, with a fault every few seconds.
 
 Clients in Java, Python and over gRPC, two of them tenants at their quotas, put, get, flush and delete blocks whose bytes
 follow from their keys. Meanwhile policies are swapped, traces recorded, the configuration is reloaded and the dashboard's
 questions are asked. Faults strike one after the other, drawn from a seed. From time to time all clients pause, and every
-block that was accepted and must be there is asked for. One that is not there must have been taken by something that was
-broken on purpose: the daemon's KV events tell of each when it left the node.
+block that was accepted and must be there is asked for. A fault of this run must have taken each
+missing block: the daemon's KV events tell when the block left the node.
 
 Exit codes: 0 every promise was kept, 1 one was broken, 2 wrong usage, 3 it could not be run.
 """
@@ -38,17 +38,17 @@ from checks.torture.clients import Broken
 
 CHECK_EVERY_S = 300.0
 QUIET_FROM, QUIET_TO = 0.35, 0.9
-"""Between these parts of the time the daemon is not killed: what it takes of the machine is seen in one long life."""
+"""Between these shares of the time the daemon is not killed: one long life shows its use of the machine."""
 CHECK_BATCH = 2 * BATCH
 FOUND_WITHIN_S = 60.0
-"""A check asks for a block for so long, from the last time on that any was found."""
+"""The time for which a check asks for a missing block, after the last block that was found."""
 EXPLAINED_WITHIN_S = 4.0
-"""And of a block that was damaged, or of which an event tells that something broken took it, at least for so long."""
+"""The least time for which a check asks for a missing block that was damaged, or that a fault took according to an event."""
 CHORES = ("policy", "trace", "reload")
 
 
 class Chores(threading.Thread):
-    """What operators do while a daemon runs: swaps of policies, traces, reloads."""
+    """An operator who swaps policies, takes traces and reloads the configuration."""
 
     _REST_S = 8.0
 
@@ -137,7 +137,7 @@ class Soak:
         try:
             self._run(minutes, rest_s, check_every_s, only)
         except (Broken, RuntimeError) as broken:
-            # What does not come up is this machine's; what does not go on is the daemon's, or a client's.
+            # A failed start is a fault of this machine. A later end is a fault of the daemon or of a client.
             if not self._has_started:
                 raise
             self.broken.append(f"it could not go on: {broken}")
@@ -193,7 +193,7 @@ class Soak:
             )
 
     def _tell_news(self) -> None:
-        """What clients have found since it was told last, with what struck before that: who looks for the cause needs the time."""
+        """Prints the clients' new findings with the time and the last faults, which help to find the cause."""
         found = Counter(self._clients_findings())
         faults = ", ".join(name for at, name in self.struck if self.minutes() - at < HANG_S / 60)
         for finding in (found - self._told).elements():
@@ -222,14 +222,14 @@ class Soak:
             deadline = time.monotonic() + FOUND_WITHIN_S
             while left:
                 time.sleep(0.5)
-                # What failed on its way, or was told to be missing by a store that lied, may come yet.
+                # A block may still come: an answer was lost, or a store lied.
                 now_left = self._not_found(work, account, list(left))
                 if len(now_left) < len(left):
                     deadline = time.monotonic() + FOUND_WITHIN_S
                 left = self._judge(account, now_left, when, time.monotonic() > explained_from, time.monotonic() > deadline)
 
     def _judge(self, account: Account, left: dict[int, str], when: str, is_explained: bool, is_over: bool) -> dict[int, str]:
-        """Of blocks that were not found, those to be asked for again."""
+        """Judges blocks that were not found; returns those to be asked for again."""
         if is_explained and not self.world.follower.catch_up():
             is_explained = False
         again = {}
@@ -246,7 +246,7 @@ class Soak:
 
     @staticmethod
     def _not_found(work: Work, account: Account, numbers: list[int]) -> dict[int, str]:
-        """What was answered instead for those that are not found."""
+        """The answers for the blocks that are not found."""
         not_found = {}
         for at in range(0, len(numbers), CHECK_BATCH):
             batch = numbers[at : at + CHECK_BATCH]
@@ -266,7 +266,7 @@ class Soak:
         return {name: sum(getattr(one, name) for one in seen) for name in names} | {"accepted_lost": self.ended()["lost"]}
 
     def ended(self) -> Counter[str]:
-        """What became of the accepted blocks that are no longer promised."""
+        """Accepted blocks that are no longer promised, counted by their end."""
         return sum((account.ended() for _, account in self.world.accounts()), Counter())
 
     def statuses(self) -> Counter[str]:
@@ -289,7 +289,7 @@ class Soak:
         return found + [finding for one in seen for finding in one.findings] + [lost for one in seen for lost in one.lost]
 
     def _nothing_findings(self) -> list[str]:
-        """Where nothing was done at all, of which nothing could be wrong."""
+        """Findings where the run did too little to show anything."""
         if not self._has_ended:
             return []
         found = []
@@ -353,7 +353,7 @@ BROKEN = ("wrong_bytes", "accepted_lost", "deleted_unseen", "deleted_back", "not
 
 
 def exit_code(ended: bool, figures: dict[str, Any], findings: list[str]) -> int:
-    """Whether promises were kept; a broken one is told also of a run that did not come to its end."""
+    """The exit code: 1 for a broken promise, also in a run that was cut short; 3 for another run that was cut short."""
     if findings or any(figures.get(name) for name in BROKEN):
         return 1
     return 0 if ended else 3
@@ -402,7 +402,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
                 soak.run(minutes, options.rest, options.check, options.first)
                 ended = True
             finally:
-                # What was seen is told.
+                # The figures are printed also after a failure.
                 figures, findings = soak.figures(), soak.findings()
                 _write(soak, options, figures)
     except (Broken, RuntimeError, OSError, subprocess.SubprocessError) as broken:

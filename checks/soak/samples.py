@@ -1,4 +1,4 @@
-"""What the daemon takes of the machine, noted every minute, and its plot."""
+"""The daemon's use of the machine, sampled every minute, and its plot."""
 
 import http.client
 import json
@@ -22,11 +22,11 @@ MIB = 1 << 20
 _SETTLED_S = 180
 _GROWS_S = 600
 GROWTH_MAX = {"descriptors": 200, "threads": 100}
-"""So many more than in the first sample after its third minute a daemon may have at its end, and only one that lived for a while
-since: clients, the object store's connections and repairs come and go."""
+"""The most by which a figure may grow from the first sample after the third minute to the last one. Clients, connections of the object
+store and repairs come and go. A daemon that lived shortly is not judged."""
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
-"""What asking over HTTP ends with where the daemon is killed meanwhile."""
+"""Errors of an HTTP request while the daemon is killed."""
 
 
 class Poller(threading.Thread):
@@ -110,7 +110,7 @@ class Samples:
 
 
 def growth_findings(rows: list[dict[str, Any]]) -> list[str]:
-    """What a daemon has more of at its end, of samples of one life, than it should."""
+    """Findings where a daemon grew too much during one life."""
     settled = [row for row in rows if row["life_s"] >= _SETTLED_S]
     if not settled or settled[-1]["life_s"] - settled[0]["life_s"] < _GROWS_S:
         return []
@@ -151,7 +151,7 @@ def plot(rows: list[dict[str, Any]], faults: list[tuple[float, str]], title: str
     end: float = max([row["minute"] for row in rows] + [minute for minute, _ in faults] + [0.01])
 
     def x(minute: float) -> float:
-        """Where a moment lies."""
+        """The x coordinate of a moment."""
         return left + (width - left - right) * minute / end
 
     parts = [svg.text(left, 20, title, font_size=15)]

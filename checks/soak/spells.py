@@ -1,4 +1,4 @@
-"""When something was broken, and for how long afterwards that shows."""
+"""The times in which something was broken, each with the time afterwards in which that shows."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Spell(Enum):
-    """What can be broken for a while."""
+    """Parts that can be broken for a while."""
 
     STORE_AWAY = "the object store fails, refuses or is given a rest: what no other tier has room for is dropped"
     STORE_SILENT = "the daemon says that the object store does not answer in time, whatever was broken: the machine may be too busy for both"
@@ -26,7 +26,7 @@ class Spells:
 
     @contextmanager
     def during(self, spell: Spell, settles_s: float) -> Iterator[None]:
-        """A spell as long as the block, and so many seconds more."""
+        """A spell that lasts as long as the block, and settles_s longer."""
         times = [time.monotonic(), float("inf")]
         self._spells[spell].append(times)
         try:
@@ -35,12 +35,12 @@ class Spells:
             times[1] = time.monotonic() + settles_s
 
     def begin(self, spell: Spell, since_s: float) -> None:
-        """One that began so many seconds ago, and has no end yet; unless there is such a one."""
+        """Begins a spell since_s ago without an end, unless one is open."""
         if not self._open(spell):
             self._spells[spell].append([time.monotonic() - since_s, float("inf")])
 
     def end(self, spell: Spell, settles_s: float) -> None:
-        """It ends in so many seconds, if there is one without an end."""
+        """Ends an open spell in settles_s."""
         for times in self._open(spell):
             times[1] = time.monotonic() + settles_s
 
@@ -54,7 +54,7 @@ class Spells:
         return self.covers(spell, time.monotonic())
 
     def was_on(self, spell: Spell, since: float) -> bool:
-        """Whether there was one at any time since a moment."""
+        """Whether a spell was on at any time since a moment."""
         return any(end >= since for _, end in self._spells[spell])
 
     def alone_s(self, spell: Spell, other: Spell) -> list[float]:

@@ -31,7 +31,7 @@ from checks.torture.daemon import Daemon
 
 MIB = 1 << 20
 DISK_BYTES = 176 * MIB
-"""A little more than the SSD tier takes of it."""
+"""A little more than the SSD tier takes."""
 
 OBJECT_STORE_TIMEOUT_S = 6.0
 OBJECT_OPEN_MAX_S = 2.0
@@ -207,7 +207,7 @@ class World:
         self.damaged.add(key)
 
     def taken_by(self, key: bytes) -> str | None:
-        """What of all that was broken took a block that is not there; None where nothing explains it."""
+        """The excuse for a block that is not there; None if no fault explains it."""
         return taken_by(self.spells, self.trails, key)
 
     def silent_s(self) -> list[float]:
@@ -262,7 +262,7 @@ class World:
             self.start_daemon()
 
     def http(self, path: str) -> bytes:
-        """What the daemon answers to an administrator's request."""
+        """The daemon's answer to an administrator's request."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", headers={"Authorization": f"Bearer {self.tokens['admin']}"})
         with urllib.request.urlopen(request, timeout=CALL_TIMEOUT_S) as answer:
             body: bytes = answer.read()

@@ -20,7 +20,7 @@ CALL_TIMEOUT_S = 30.0
 BATCH = 32
 RIGHT_ANSWERS = {Status.OK, Status.EXISTS, Status.BUSY, Status.PENDING, Status.MISS, Status.UNAVAILABLE}
 
-# What a get says whose daemon ended before it, or while the bytes were copied.
+# Answers of a get whose daemon ended before it, or while the bytes were copied.
 GONE = {Status.UNAVAILABLE, Status.STALE}
 
 
@@ -42,7 +42,7 @@ CLEARED = "brief"
 
 
 class State(Enum):
-    """What is promised of a block."""
+    """The promise about a block."""
 
     ABSENT = "never put, or lost with the memory"
     UNKNOWN = "a call that would tell was not answered"
@@ -103,7 +103,7 @@ class Blocks:
 
 @dataclass
 class Round:
-    """What a worker may take as there."""
+    """The blocks that a worker may expect, with their state."""
 
     seed: int
     live: dict[str, list[int]]
@@ -153,7 +153,7 @@ class Writer:
         count = self._random.randint(1, BATCH)
         deleted = self._round.deleted[space]
         if deleted and self._random.random() < 0.15:
-            # What was deleted may come again, and must then stay.
+            # A deleted block may be put again, and must then stay.
             numbers = [deleted.pop() for _ in range(min(count, len(deleted)))]
         else:
             first = self._round.next_number[space]

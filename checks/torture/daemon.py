@@ -31,7 +31,7 @@ class Daemon:
         """One of this checkout.
 
         Args:
-            directories: those of the SSD tier; a number has so many made in the folder.
+            directories: those of the SSD tier, or the number of directories to make in the folder.
             configuration: a file for the keys that are not among the settings.
             settings: named with two underscores in place of the dot.
         """
@@ -58,7 +58,7 @@ class Daemon:
         self.settings |= {name.replace("__", "."): value for name, value in settings.items()}
 
     def spawn(self, **changed: str) -> None:
-        """Begins to start the process."""
+        """Starts the process, and does not wait until it is ready."""
         settings = self.settings | {name.replace("__", "."): value for name, value in changed.items()}
         for directory in self._directories:
             directory.mkdir(exist_ok=True)
@@ -74,7 +74,7 @@ class Daemon:
         wait_ready(self._process, self.log, Broken)
 
     def first_answer_s(self, begun: float, client: Client, get: Callable[[], list[Status]]) -> float:
-        """Seconds from a moment until a get is answered, by whatever."""
+        """Seconds from a moment until a get has any answer."""
         while time.monotonic() - begun < READY_TIMEOUT_S:
             if client.ping().status is Status.OK and get() != [Status.UNAVAILABLE]:
                 return time.monotonic() - begun
@@ -92,7 +92,7 @@ class Daemon:
         return self._process.pid
 
     def send_signal(self, number: int) -> bool:
-        """A signal that it goes on after; whether there is a process."""
+        """Sends a signal that does not end the process; returns whether there is a process."""
         process = self._process
         if process is not None:
             process.send_signal(number)
@@ -107,7 +107,7 @@ class Daemon:
             try:
                 self._process.wait(_END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                # What a SIGKILL does not end is in the kernel, and writes no dump either.
+                # A process that SIGKILL does not end is stuck in the kernel, and writes no dump either.
                 threads = "" if number == signal.SIGKILL else self._threads()
                 raise Broken(f"the daemon still runs {_END_TIMEOUT_S:.0f} s after signal {number}; its log ends with\n{self.log_end()}\n{threads}") from None
             assert self._process.stdout is not None
@@ -115,8 +115,10 @@ class Daemon:
             self._process = None
 
     def _threads(self) -> str:
-        """What the threads of a daemon that does not end wait for, as far as it comes in time: whoever else has its output may keep it
-        open. Then it is killed."""
+        """The thread dump of a daemon that does not end, as far as it comes in time. Then the daemon is killed.
+
+        Another process may hold the output open, so this does not read to its end.
+        """
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
         time.sleep(_THREADS_TIMEOUT_S)
@@ -135,8 +137,7 @@ class Daemon:
             return None
 
     def kill_keeper(self) -> bool:
-        """Takes the memory away; whether there was any. Keepers of starts that were killed may be left: nobody knows of
-        them any more."""
+        """Takes the memory away; returns whether there was any. Keepers of killed starts may be left: no file names them."""
         keeper = self.keeper()
         if keeper is None or not self._is_keeper(keeper):
             return False

@@ -1,4 +1,4 @@
-"""What a daemon has promised of each block, and what was seen of that."""
+"""The daemon's promises about each block, and the answers that clients saw."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from kvtier import Status
 
 @dataclass
 class Tally:
-    """What was seen so far."""
+    """The figures so far."""
 
     kills: int = 0
     kills_with_memory: int = 0
@@ -34,7 +34,7 @@ class Tally:
 
 
 class Promises:
-    """What the daemon has promised of each block, as its answers say."""
+    """The daemon's promises about each block, from its answers."""
 
     def __init__(self, tally: Tally) -> None:
         self.states: dict[str, dict[int, State]] = {space.name: {} for space in SPACES}
@@ -160,7 +160,7 @@ class Promises:
         self._tally.findings += [f"{space}/{number} has {bad} wrong bytes" for number, bad in wrong.items()]
 
     def round(self, seed: int) -> Round:
-        """What the workers may take as known."""
+        """The blocks that the workers may expect in the next round."""
         by = {
             space: ([n for n in sorted(states) if states[n] in PRESENT], [n for n in states if states[n] is State.DELETED])
             for space, states in self.states.items()

@@ -1,13 +1,13 @@
-"""Kills a daemon at random moments, starts it again, and holds it to what it had acknowledged.
+"""Kills a daemon at random moments, starts it again, and checks everything that it had acknowledged.
 
-A writer puts, flushes, deletes and clears; a reader gets what is there; both are processes of their own. Meanwhile the
+A writer puts, flushes, deletes and clears; a reader gets blocks; both are processes of their own. Meanwhile the
 daemon is killed with SIGKILL: while it works, while it starts, and in every other case together with the process that
 keeps its memory. After each start every block is asked for:
 
-- what a put answered with OK must be there, as long as the memory was kept;
-- what a flush answered with OK covered must be there, whatever was killed;
-- what a delete or a clear answered with OK must not be there;
-- whatever is there must have the bytes that follow from its key.
+- a block whose put was answered with OK must be there, as long as the memory was kept;
+- a block that a flush with the answer OK covered must be there, after any kill;
+- a block whose delete or clear was answered with OK must not be there;
+- each block must have the bytes that follow from its key.
 
 The tiers are larger than all blocks together, so that nothing may be dropped for want of room.
 
@@ -106,7 +106,7 @@ class Torture:
         }
 
     def _kill_during_start(self) -> bool:
-        """Whether the memory went, too."""
+        """Kills a daemon while it starts; returns whether the memory went, too."""
         self._daemon.spawn(**self._settings())
         time.sleep(self._start_s * 1.1 * self._random.random())
         self._daemon.kill()
@@ -185,7 +185,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--seed", metavar="S", type=int, help="of the kills' moments and of all keys (default: another each time)")
     parser.add_argument("--directories", metavar="N", type=whole, default=2, help="of the SSD tier (default: 2)")
     parser.add_argument("--folder", metavar="DIR", type=Path, help="where a folder for the run is made (default: $TMPDIR)")
-    parser.add_argument("--restart", metavar="BLOCKS", type=whole, help="instead: fill with so many blocks, kill once")
+    parser.add_argument("--restart", metavar="BLOCKS", type=whole, help="instead: fill with this number of blocks, kill once")
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("1MiB"), help="of --restart (default: 1MiB)")
     parser.add_argument("--host-bytes", metavar="SIZE", default="1280MiB", help="of --restart (default: 1280MiB)")
     parser.add_argument("--ssd-bytes", metavar="SIZE", default="2GiB", help="of --restart (default: 2GiB)")
