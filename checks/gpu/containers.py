@@ -1,14 +1,11 @@
 """The daemon with a real GPU in the surroundings of a container, and this process as the engine outside of it.
 
-python3 -m checks.gpu.containers --folder FOLDER
-
-'scripts/gpu-check pack' makes FOLDER. Needs root, CUDA and torch. The daemon has an IPC, a PID and a network namespace and a
+Started by "run containers" in the folder that scripts/gpu-check packs. Needs root, CUDA and torch. The daemon has an IPC, a PID and a network namespace and a
 /dev/shm of its own, and another user. Both processes share only the folder of the socket. Blocks of memory of both kinds must come back right.
 """
 
 import os
 import shutil
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,6 +17,7 @@ import torch
 from kvtier_testing import process
 
 from checks.gpu.namespaces import SURROUNDINGS
+from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool
 from kvtier import Client, Status
 
@@ -31,12 +29,12 @@ KINDS = {"cudaMalloc": "expandable_segments:False", "expandable segments": "expa
 
 
 @contextmanager
-def daemon(folder: Path, sockets: Path, surroundings: list[str]) -> Iterator[None]:
+def daemon(sockets: Path, surroundings: list[str]) -> Iterator[None]:
     """A daemon in these surroundings, until the block ends."""
     # Libraries are unpacked into the temporary folder, which users can't share.
     program = [
-        *surroundings, str(folder / "runtime/bin/java"), "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
-        "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={sockets}", "-cp", str(folder / "lib/*"), "io.kvtier.daemon.Kvtierd",
+        *surroundings, str(ROOT / "runtime/bin/java"), "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
+        "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={sockets}", "-cp", str(ROOT / "lib/*"), "io.kvtier.daemon.Kvtierd",
     ]  # fmt: skip
     settings = {"host.bytes": "2GiB", "host.keep": 0, "ssd.bytes": 0, "grpc.enabled": "false", "http.enabled": "false"}
     started, _ = process.start(process.command_of(program, sockets / "kvtier.sock", settings), sockets / "log", SystemExit)
@@ -76,9 +74,7 @@ def exchange(sockets: Path, kind: str) -> str:
 
 
 def main() -> int:
-    parser = Arguments(prog="checks.gpu.containers", description="The daemon with a real GPU in the surroundings of a container.")
-    parser.add_argument("--folder", type=Path, required=True)
-    folder = parser.parse_args().folder.resolve()
+    Arguments(prog="gpu-check containers", description=__doc__).parse_args()
     failed = 0
     warnings.simplefilter("ignore", FutureWarning)
     for name in CHECKED:
@@ -88,7 +84,7 @@ def main() -> int:
         os.chown(sockets, USER if "user" in name else 0, USER if "user" in name else 0)
         surroundings = [*words[:1], "--kill-child", *words[1:]] if words else []
         try:
-            with daemon(folder, sockets, surroundings):
+            with daemon(sockets, surroundings):
                 for kind in KINDS:
                     said = exchange(sockets, kind)
                     failed += not said.startswith("right")
@@ -99,4 +95,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(main))
+    run_tool(main)

@@ -27,8 +27,11 @@ MIB_MAX = 62
 RUN = """#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH="$here/python:$here"
-if [ "$1" = daemon ]; then shift; exec "${PYTHON3:-python3}" -P -m checks.gpu.daemon "$@"; fi
-exec "${PYTHON3:-python3}" -P -m checks.gpu.copies "$@"
+case ${1:-} in
+  daemon | containers) part=$1; shift ;;
+  *) part=copies ;;
+esac
+exec "${PYTHON3:-python3}" -P -m "checks.gpu.$part" "$@"
 """
 
 GPU_JARS = ("kvtier-layout", "kvtier-tiers", "kvtier-protocol", "jcuda-1", "slf4j-api", "logback-classic", "logback-core")
