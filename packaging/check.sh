@@ -88,7 +88,7 @@ start_small() {
   "${clean[@]}" kvtierd --set host.bytes=128MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$work/ssd" \
     --set grpc.port=0 --set http.port=0 >"$work/out" 2>"$work/err" &
   started+=($!)
-  eventually 60 grep -q '^kvtierd ready' "$work/out"
+  wait_ready "$work/out" "${started[-1]}" 60 || { cat "$work/err" >&2; die "the daemon ended, or was not ready within 60 s; its log is above."; }
   cat "$work/out"
 }
 
