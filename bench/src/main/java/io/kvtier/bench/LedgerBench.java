@@ -14,8 +14,8 @@ import java.util.SplittableRandom;
 import java.util.stream.Stream;
 
 /**
- * The ledgers with a million rows: RocksDB's in java.io.tmpdir, and Chronicle's in /dev/shm if there
- * is one. The first opening of a ledger also loads the classes of its library.
+ * The ledgers with a million rows: RocksDB's in java.io.tmpdir, and Chronicle's in /dev/shm if
+ * there is one. The first opening of a ledger also loads the classes of its library.
  */
 final class LedgerBench {
   private static final int ROWS = 1_000_000;

@@ -131,8 +131,7 @@ public final class KvtierClient implements CacheClient {
   @Override
   public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
     Namespace namespace =
-        new Namespace(
-            operations, transfers, NamespaceProperties.of(name, blockBytes, properties));
+        new Namespace(operations, transfers, NamespaceProperties.of(name, blockBytes, properties));
     connector.add(namespace);
     Session session = connector.session(System.nanoTime() + config.timeoutNs());
     if (session != null) {

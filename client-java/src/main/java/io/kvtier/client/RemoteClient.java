@@ -22,9 +22,9 @@ import org.jspecify.annotations.Nullable;
  * Thread-safe.
  *
  * <p>A daemon that is not there is no exception: operations answer {@link Status#UNAVAILABLE} or
- * {@link Status#DEADLINE}, and a later one connects again. Reads are sent again when the
- * connection breaks. The client compares the bytes of blocks with their checksums. Futures complete
- * on the client's event loop: dependent stages that take long belong on an executor of their own.
+ * {@link Status#DEADLINE}, and a later one connects again. Reads are sent again when the connection
+ * breaks. The client compares the bytes of blocks with their checksums. Futures complete on the
+ * client's event loop: dependent stages that take long belong on an executor of their own.
  */
 public final class RemoteClient implements CacheClient {
   /** The arguments of a client. */

@@ -71,9 +71,7 @@ final class RemoteGet {
                     KvtierGrpcClient.Get,
                     deadlineNs,
                     request ->
-                        request
-                            .send(message)
-                            .compose(response -> get.collect(request, response))),
+                        request.send(message).compose(response -> get.collect(request, response))),
             () -> !get.isAnswered,
             deadlineNs)
         .recover(error -> {

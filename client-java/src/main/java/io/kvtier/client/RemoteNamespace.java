@@ -142,11 +142,13 @@ public final class RemoteNamespace implements CacheNamespace {
     }
     RegisterRequest.Builder request =
         RegisterRequest.newBuilder().setName(name()).setBlockBytes(blockBytes());
-    properties.all().forEach((property, value) -> {
-      if (!property.equals("name")) {
-        request.putProperties(property, value);
-      }
-    });
+    properties
+        .all()
+        .forEach((property, value) -> {
+          if (!property.equals("name")) {
+            request.putProperties(property, value);
+          }
+        });
     return channel
         .call(KvtierGrpcClient.Register, request.build(), deadlineNs)
         .compose(this::registered)
@@ -257,8 +259,7 @@ public final class RemoteNamespace implements CacheNamespace {
                 : Future.succeededFuture());
   }
 
-  private static void fail(
-      Outcome outcome, int from, int count, RemoteChannel.Failure failure) {
+  private static void fail(Outcome outcome, int from, int count, RemoteChannel.Failure failure) {
     outcome.note(failure.status(), failure.why());
     for (int i = from; i < from + count; i++) {
       outcome.set(i, failure.status(), TierId.NONE);

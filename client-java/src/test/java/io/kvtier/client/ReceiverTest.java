@@ -100,7 +100,8 @@ final class ReceiverTest {
           (link, verb, id, count) -> verb == Verb.LOOKUP && lookups.getAndIncrement() == 0;
       connector.start();
       assertNotNull(connector.awaitAttempt(CALL_NS, true));
-      Namespace namespace = new Namespace(operations, transfers, NamespaceProperties.of("n", 64, Map.of()));
+      Namespace namespace =
+          new Namespace(operations, transfers, NamespaceProperties.of("n", 64, Map.of()));
 
       CompletableFuture<LookupResult> unanswered = namespace.lookup(KEY);
       CompletableFuture<LookupResult> _ = namespace.lookup(KEY);

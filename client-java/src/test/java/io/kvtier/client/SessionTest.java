@@ -106,7 +106,8 @@ final class SessionTest {
           };
       connector.start();
       Session session = requireNonNull(connector.awaitAttempt(50 * SECOND_NS, true));
-      Namespace namespace = new Namespace(operations, transfers, NamespaceProperties.of("n", BLOCK_BYTES, Map.of()));
+      Namespace namespace =
+          new Namespace(operations, transfers, NamespaceProperties.of("n", BLOCK_BYTES, Map.of()));
       MemorySegment into = MemorySegment.ofArray(new byte[BLOCK_BYTES]);
       List<MemorySegment> destinations =
           new AbstractList<>() {
@@ -153,7 +154,8 @@ final class SessionTest {
       Operations operations = new Operations(config, connector, new Receiver(connector));
       Transfers transfers = new Transfers(operations, Runnable::run);
       BlockingClient blocking = new BlockingClient(operations, transfers);
-      Namespace namespace = new Namespace(operations, transfers, NamespaceProperties.of("n", BLOCK_BYTES, Map.of()));
+      Namespace namespace =
+          new Namespace(operations, transfers, NamespaceProperties.of("n", BLOCK_BYTES, Map.of()));
       Keys keys = Keys.of(new byte[] {1});
       connector.start();
 
@@ -228,9 +230,11 @@ final class SessionTest {
       Connector connector = new Connector(config(), batch -> {}, () -> {});
       Operations operations = new Operations(config(), connector, new Receiver(connector));
       Transfers transfers = new Transfers(operations, Runnable::run);
-      Namespace first = new Namespace(operations, transfers, NamespaceProperties.of("first", 4096, Map.of()));
+      Namespace first =
+          new Namespace(operations, transfers, NamespaceProperties.of("first", 4096, Map.of()));
       connector.add(first);
-      connector.add(new Namespace(operations, transfers, NamespaceProperties.of("second", 4096, Map.of())));
+      connector.add(
+          new Namespace(operations, transfers, NamespaceProperties.of("second", 4096, Map.of())));
       daemon.script =
           (link, verb, id, count) -> {
             connector.remove(first);

@@ -42,7 +42,8 @@ public final class AdmissionPolicies {
     Specification asked = Specification.parse(specification);
     PolicySetup setup = asked.setup(capacityBlocks, capacityBlocks);
     AdmissionPolicyProvider builtIn = PROVIDERS.builtIn(asked.name());
-    AdmissionPolicy policy = builtIn == null ? PROVIDERS.plugged(asked, setup) : builtIn.create(setup);
+    AdmissionPolicy policy =
+        builtIn == null ? PROVIDERS.plugged(asked, setup) : builtIn.create(setup);
     setup.requireAllUsed(asked.name());
     return policy;
   }

@@ -56,8 +56,7 @@ public final class EvictionPolicies {
   }
 
   private static EvictionPolicy plugged(Specification asked, PolicySetup setup) {
-    return new WatchedPolicy(
-        asked.name(), PROVIDERS.plugged(asked, setup), setup.blocksMax());
+    return new WatchedPolicy(asked.name(), PROVIDERS.plugged(asked, setup), setup.blocksMax());
   }
 
   /**

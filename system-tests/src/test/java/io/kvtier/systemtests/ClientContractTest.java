@@ -345,9 +345,7 @@ final class ClientContractTest {
       }
       assertThrows(
           IllegalArgumentException.class,
-          () ->
-              namespace.put(
-                  keys(0, 1), List.of(one.getFirst().asSlice(1)), Options.DEFAULT));
+          () -> namespace.put(keys(0, 1), List.of(one.getFirst().asSlice(1)), Options.DEFAULT));
       assertThrows(
           IllegalArgumentException.class,
           () -> client.namespace(way + "-misuse", BLOCK_BYTES, Map.of("model", "two\nlines")));

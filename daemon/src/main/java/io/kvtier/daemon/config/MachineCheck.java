@@ -170,8 +170,7 @@ public final class MachineCheck {
         "limits.blocks",
         directoryBytes.applyAsLong(blocks)
             + (policies > 0 ? policies : POLICY_BLOCK_BYTES * blocks));
-    parts.put(
-        "limits.annotation_bytes", config.annotationBytes());
+    parts.put("limits.annotation_bytes", config.annotationBytes());
     if (!(config.tiers().object().place() instanceof KvtierdConfig.ObjectPlace.None)) {
       parts.put("object.presence_bytes", config.tiers().object().presence().bytesMax());
       parts.put("object.spill_bytes", config.tiers().object().uploads().spillBytes());

@@ -35,7 +35,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The index without its duty cycle: makes and connects the parts, and calls them each round. Confined to the index's thread.
+ * The index without its duty cycle: makes and connects the parts, and calls them each round.
+ * Confined to the index's thread.
  */
 final class Index implements BlockListener {
   private final Directory directory;
@@ -61,8 +62,7 @@ final class Index implements BlockListener {
     WaiterTable waiters = new WaiterTable(core.limits().holdsMax());
     store =
         new BlockStore(
-            new StoreParts(
-                core, context.tiers(), events, context.requests(), waiters::hasWaiters),
+            new StoreParts(core, context.tiers(), events, context.requests(), waiters::hasWaiters),
             this);
     parts = sessionParts(context, waiters);
     context

@@ -39,7 +39,9 @@ import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The index's duty cycle: opens and closes sessions, takes requests from their rings, collects transfers and checks deadlines. {@link #doWork} does one round. The caller decides when to call it, and when to sleep.
+ * The index's duty cycle: opens and closes sessions, takes requests from their rings, collects
+ * transfers and checks deadlines. {@link #doWork} does one round. The caller decides when to call
+ * it, and when to sleep.
  */
 public final class IndexAgent {
   /** Maximum transfers in flight to and from a GPU. */
@@ -120,7 +122,8 @@ public final class IndexAgent {
   }
 
   /**
-   * Finds the blocks that an earlier start of the daemon left; called before the first {@link #doWork}.
+   * Finds the blocks that an earlier start of the daemon left; called before the first {@link
+   * #doWork}.
    *
    * @param lowerLedgers of each lower tier, one a device, in the order of the pipelines
    * @param storesBegin every new store gets a higher count
@@ -158,7 +161,8 @@ public final class IndexAgent {
    * Asks for the daemon's state, as STATS reports it; from any thread. False when too many messages
    * wait for the index.
    *
-   * @param answer receives a supplier of the JSON on the index's thread, and must neither block nor fail. The supplier may be called on any thread.
+   * @param answer receives a supplier of the JSON on the index's thread, and must neither block nor
+   *     fail. The supplier may be called on any thread.
    */
   public boolean offerReport(Consumer<Supplier<String>> answer) {
     return inbox.offer(new Message.Report(answer));
@@ -182,14 +186,16 @@ public final class IndexAgent {
   }
 
   /**
-   * Registers another part of the daemon for the commands that begin with a word; called before the first {@link #doWork}.
+   * Registers another part of the daemon for the commands that begin with a word; called before the
+   * first {@link #doWork}.
    */
   public void extend(String word, OperatorCommands commands) {
     index.admin().extend(word, commands);
   }
 
   /**
-   * Runs an operator's command for the daemon itself; from any thread. The caller must ring the index's bell afterwards. The answer is completed on the index's thread.
+   * Runs an operator's command for the daemon itself; from any thread. The caller must ring the
+   * index's bell afterwards. The answer is completed on the index's thread.
    */
   public CompletableFuture<OperatorAnswer> command(String command) {
     CompletableFuture<OperatorAnswer> answer = new CompletableFuture<>();
@@ -329,7 +335,8 @@ public final class IndexAgent {
   }
 
   /**
-   * Whether {@link #doWork} would find work. Called after the thread has announced its sleep, and before it sleeps.
+   * Whether {@link #doWork} would find work. Called after the thread has announced its sleep, and
+   * before it sleeps.
    */
   public boolean hasWork() {
     if (!inbox.isEmpty()

@@ -23,7 +23,10 @@ import org.junit.jupiter.api.Test;
 
 /** A source of blocks that no class of the daemon names, asked before the object store. */
 class FurtherSourceTest {
-  /** Another node: it has the blocks that a test names. Some are known at once, others when they are asked for. */
+  /**
+   * Another node: it has the blocks that a test names. Some are known at once, others when they are
+   * asked for.
+   */
   private static final class Neighbour implements BlockSource {
     private static final Traits TRAITS = Traits.ofObjects(null);
 

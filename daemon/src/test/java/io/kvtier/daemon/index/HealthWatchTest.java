@@ -24,7 +24,8 @@ class HealthWatchTest {
   }
 
   private static void assertRefused(String blocks, List<HealthReport.Trouble> troubles) {
-    assertEquals(List.of("puts/memory"), troubles.stream().map(HealthReport.Trouble::part).toList());
+    assertEquals(
+        List.of("puts/memory"), troubles.stream().map(HealthReport.Trouble::part).toList());
     String reason = troubles.getFirst().reason();
     assertTrue(reason.startsWith("puts of " + blocks + " were refused"), reason);
   }

@@ -68,7 +68,8 @@ import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * An index without threads, whose clients write their records word by word. Its pipeline takes as much as a test allows, and finishes nothing by itself.
+ * An index without threads, whose clients write their records word by word. Its pipeline takes as
+ * much as a test allows, and finishes nothing by itself.
  */
 public final class IndexHarness implements AutoCloseable {
   static final int SLOT_BYTES = 4096;
@@ -101,7 +102,10 @@ public final class IndexHarness implements AutoCloseable {
     public void close() {}
   }
 
-  /** Does the work of a transfer when it is handed over; hands the transfer back in the next round, unless a test holds it. */
+  /**
+   * Does the work of a transfer when it is handed over; hands the transfer back in the next round,
+   * unless a test holds it.
+   */
   static final class InlinePipeline implements Pipeline {
     /** Whether a transfer deletes rows. */
     static final Predicate<Transfer> FORGETS = transfer -> transfer.kind == Transfer.Kind.FORGET;
@@ -664,7 +668,9 @@ public final class IndexHarness implements AutoCloseable {
       sendBlocks(verb, region, layers, event, 0, key, target, 1);
     }
 
-    /** Publishes a request about blocks of a region whose keys are all equal; the count may be 0. */
+    /**
+     * Publishes a request about blocks of a region whose keys are all equal; the count may be 0.
+     */
     void sendBlocks(
         Verb verb, int region, int layers, int event, int progress, long key, int target, int count)
         throws ProtocolViolation {

@@ -17,7 +17,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Requests at the edges of what is allowed: none of them may end the daemon or stop another client. */
+/**
+ * Requests at the edges of what is allowed: none of them may end the daemon or stop another client.
+ */
 class IndexLimitsTest {
   @Test
   void unregister_impossibleNamespace_isUnknown() throws IOException, ProtocolViolation {

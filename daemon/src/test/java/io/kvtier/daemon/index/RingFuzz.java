@@ -21,8 +21,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Has a client that keeps to no rule write into its session's memory, next to a client that keeps to all rules.
- * An input is a sequence of steps, a byte that says which, and what it needs, little-endian:
+ * Has a client that keeps to no rule write into its session's memory, next to a client that keeps
+ * to all rules. An input is a sequence of steps, a byte that says which, and what it needs,
+ * little-endian:
  *
  * <pre>
  *   0  u16 length, bytes   a record goes into the ring and is published, where there is room

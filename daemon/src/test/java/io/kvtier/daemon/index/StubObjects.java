@@ -19,7 +19,9 @@ import java.util.Map;
 import java.util.function.LongPredicate;
 import org.jspecify.annotations.Nullable;
 
-/** An object tier without objects: a write ends with the status that the test sets, a round later. */
+/**
+ * An object tier without objects: a write ends with the status that the test sets, a round later.
+ */
 final class StubObjects {
   /** The status of the writes from now on. */
   Status answer = Status.OK;

@@ -37,7 +37,10 @@ class TenantsTest {
   private static final Grant GREEN = new Grant("green", Role.WRITE, 2);
   private static final Grant OTHERS = new Grant("others", Role.WRITE, Grant.NO_TENANT);
 
-  /** Of four slabs and four files, blue has one each, green has two each, and clients without a tenant have the last ones. */
+  /**
+   * Of four slabs and four files, blue has one each, green has two each, and clients without a
+   * tenant have the last ones.
+   */
   private static IndexHarness harness(int files, Pipeline ssd) throws IOException {
     return new IndexHarness(settings(files, ssd));
   }
@@ -169,7 +172,10 @@ class TenantsTest {
     }
   }
 
-  /** The rows of an earlier start without tenants, on the last file, which still belongs to no tenant. */
+  /**
+   * The rows of an earlier start without tenants, on the last file, which still belongs to no
+   * tenant.
+   */
   private static MemoryLedger rowsOfNobody(int rows) throws IOException {
     Namespaces.Namespace namespace =
         new Namespaces(Tenants.NONE)

@@ -22,7 +22,8 @@ import java.util.zip.CRC32C;
 import org.junit.jupiter.api.Test;
 
 /**
- * A second class of SSD below the first: a tier that no class of the daemon names. It takes the blocks that the tier above it drops, and gives them back to memory past that tier.
+ * A second class of SSD below the first: a tier that no class of the daemon names. It takes the
+ * blocks that the tier above it drops, and gives them back to memory past that tier.
  */
 public class ThirdTierTest {
   private static final TierTraits LARGE =

@@ -346,8 +346,7 @@ final class PluginsTest {
   private static Finding doctorsLine(String directory) throws Exception {
     KvtierdConfig config =
         ConfigLoader.load(
-            null,
-            List.of("plugins.directory=" + directory, "ssd.bytes=0", "http.enabled=false"));
+            null, List.of("plugins.directory=" + directory, "ssd.bytes=0", "http.enabled=false"));
     return new Doctor(config, 0, () -> new GpuProbe.NoGpu("this is a test"))
         .findings().stream()
             .filter(finding -> finding.check().equals("plug-ins"))

@@ -462,7 +462,8 @@ final class SimulatedClient {
   }
 
   /**
-   * Damages a block of its own after the commit, in its slot: other clients must be told to verify, and find the damage.
+   * Damages a block of its own after the commit, in its slot: other clients must be told to verify,
+   * and find the damage.
    */
   private void scribble() {
     for (Held lease : leases) {

@@ -762,7 +762,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * Kills the daemon, and starts it again. The content of the devices stays, and mostly also the blocks in memory that have rows.
+   * Kills the daemon, and starts it again. The content of the devices stays, and mostly also the
+   * blocks in memory that have rows.
    */
   private void crash() throws IOException {
     crashes++;
@@ -883,7 +884,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * A client that asks for more blocks than fit into memory, while others keep their holds, is answered as soon as nothing is under way that could free a slot.
+   * A client that asks for more blocks than fit into memory, while others keep their holds, is
+   * answered as soon as nothing is under way that could free a slot.
    */
   private void expectNobodyWaitsInVain() throws ProtocolViolation {
     for (SimulatedClient client : clients) {
@@ -1008,7 +1010,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   /**
-   * Without a fault, and with nothing dropped for want of space, every accepted block is there. After a crash, a block may be lost that had left a lower tier and was in memory only. Without a crash, the block is in another tier, or was counted as dropped.
+   * Without a fault, and with nothing dropped for want of space, every accepted block is there.
+   * After a crash, a block may be lost that had left a lower tier and was in memory only. Without a
+   * crash, the block is in another tier, or was counted as dropped.
    */
   private void expectAccepted() {
     oracle.accepted.removeAll(oracle.deleted);

@@ -7,9 +7,7 @@ import java.nio.file.Path;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
-/**
- * Checks that only root and this process's user can change or replace a file or a folder.
- */
+/** Checks that only root and this process's user can change or replace a file or a folder. */
 final class SafePath {
   private static final int ROOT = 0;
   private static final int GROUP_OR_OTHERS_WRITE = 0022;

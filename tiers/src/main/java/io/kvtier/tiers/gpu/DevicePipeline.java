@@ -56,7 +56,9 @@ public final class DevicePipeline implements AutoCloseable {
     return taken;
   }
 
-  /** Announces that copies to the GPU will probably come within a time: then no wake-up is needed. */
+  /**
+   * Announces that copies to the GPU will probably come within a time: then no wake-up is needed.
+   */
   public void expectOnboards(long withinNs) {
     onboards.expect(withinNs);
   }

@@ -23,7 +23,9 @@ final class ChronicleAnnotations implements AutoCloseable {
   /** Chronicle gives an entry up to 64 chunks. */
   private static final int CHUNK_BYTES = 64;
 
-  /** The usual size of an entry: an annotation, its place, its checksum, and Chronicle's own data. */
+  /**
+   * The usual size of an entry: an annotation, its place, its checksum, and Chronicle's own data.
+   */
   private static final int ENTRY_BYTES = 192;
 
   private static final int VALUE_BYTES = 128;

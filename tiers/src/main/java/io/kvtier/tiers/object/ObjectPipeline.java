@@ -256,8 +256,8 @@ public final class ObjectPipeline extends QueuedPipeline {
   }
 
   /**
-   * Ends the calls under way. Unfinished transfers do not come back. When this returns, the pipeline
-   * no longer uses any slot.
+   * Ends the calls under way. Unfinished transfers do not come back. When this returns, the
+   * pipeline no longer uses any slot.
    */
   @Override
   public void close() {

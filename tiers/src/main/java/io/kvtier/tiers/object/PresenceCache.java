@@ -32,7 +32,9 @@ import org.slf4j.LoggerFactory;
 public final class PresenceCache {
   private static final Logger LOG = LoggerFactory.getLogger(PresenceCache.class);
 
-  /** The calls in a row without an answer after which the log says that the store does not answer. */
+  /**
+   * The calls in a row without an answer after which the log says that the store does not answer.
+   */
   private static final int FAILURES_TOLD = 3;
 
   /** How long the last failure counts as trouble of the store. */
@@ -277,8 +279,8 @@ public final class PresenceCache {
   }
 
   /**
-   * Asks the store whether an object is there, even if the answer is known. The answer is UNKNOWN if
-   * the store does not answer in time.
+   * Asks the store whether an object is there, even if the answer is known. The answer is UNKNOWN
+   * if the store does not answer in time.
    *
    * @param name of the object
    * @param whenFound called on any thread

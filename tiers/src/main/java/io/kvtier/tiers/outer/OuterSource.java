@@ -13,8 +13,8 @@ public interface OuterSource extends AutoCloseable {
   long ABSENT = -1;
 
   /**
-   * Says whether a block is there. The daemon remembers the answer for a while, and asks for several
-   * blocks of a prompt at once.
+   * Says whether a block is there. The daemon remembers the answer for a while, and asks for
+   * several blocks of a prompt at once.
    *
    * @throws IOException if the source can't answer now
    */

@@ -1,5 +1,6 @@
 /**
- * Sources of blocks that plug-ins bring: the interfaces of plug-ins, and the threads that call them.
+ * Sources of blocks that plug-ins bring: the interfaces of plug-ins, and the threads that call
+ * them.
  */
 @NullMarked
 package io.kvtier.tiers.outer;

@@ -13,8 +13,8 @@ import java.util.function.IntPredicate;
  * <p>Regions lie in lanes, one a device: region r in lane r modulo their number. Slots are taken
  * from the lanes in turn, and from open lanes only.
  *
- * <p>Each region belongs to one part of the tier for good, and so does each size class. No part ever
- * has slots in a region of another part. This keeps blocks apart that must not meet.
+ * <p>Each region belongs to one part of the tier for good, and so does each size class. No part
+ * ever has slots in a region of another part. This keeps blocks apart that must not meet.
  *
  * <p>A region may be granted to a session, which then may write into it. Slots for a session come
  * from regions granted to it or to nobody; the allocator remembers who could ever have written to a
@@ -31,7 +31,9 @@ public final class SlotAllocator {
   /** The writer of regions that only the daemon writes. */
   public static final long DAEMON = RegionWriters.DAEMON;
 
-  /** A writer without a session: a client of an earlier start of the daemon, which may still run. */
+  /**
+   * A writer without a session: a client of an earlier start of the daemon, which may still run.
+   */
   public static final long UNKNOWN = -1;
 
   /** The most size classes of a part. */

@@ -26,9 +26,10 @@ import org.jspecify.annotations.Nullable;
  * buffer of the pipeline.
  *
  * <p>Reads and writes have bounds of their own on the operations and bytes that the device has at a
- * time. So a read waits for few writes, and an urgent read for few other reads. While the device works, the thread makes and checks checksums, some at a time, and looks
- * at the queues and at the device in between. With nothing to do it sleeps in the kernel, where a
- * read of its doorbell is pending.
+ * time. So a read waits for few writes, and an urgent read for few other reads. While the device
+ * works, the thread makes and checks checksums, some at a time, and looks at the queues and at the
+ * device in between. With nothing to do it sleeps in the kernel, where a read of its doorbell is
+ * pending.
  */
 public final class UringPipeline extends QueuedPipeline {
   // Enough to keep a fast device busy. A deeper queue only makes every transfer wait longer.

@@ -80,7 +80,8 @@ final class PluggedCodecsTest {
     for (int id : List.of(-1, 0, 1, 63, 128, 64 + 256)) {
       String message = refusal(Map.of("mine", provider(id, Zeros::new)));
       assertTrue(
-          message.startsWith("the plug-in's codec 'mine' has the id " + id + "; expected one from 64"),
+          message.startsWith(
+              "the plug-in's codec 'mine' has the id " + id + "; expected one from 64"),
           message);
     }
     Map<String, BlockCodecProvider> both = new LinkedHashMap<>();

@@ -181,7 +181,8 @@ final class ObjectCipherProperties {
       byte[] object = sealed(arena, TestKeys.cipher(1), block(arena, 600, true, 1), "none");
       Transfer wanted = transfer(arena, 600);
       assertEquals(Status.DENIED, open(arena, TestKeys.cipher(2, 3), object, wanted));
-      assertEquals(Status.DENIED, open(new ObjectBlock(arena, null, new Buffers()), object, wanted));
+      assertEquals(
+          Status.DENIED, open(new ObjectBlock(arena, null, new Buffers()), object, wanted));
     }
   }
 

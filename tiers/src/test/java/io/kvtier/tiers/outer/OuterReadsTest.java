@@ -41,7 +41,8 @@ final class OuterReadsTest {
 
           @Override
           public long read(BlockName name, MemorySegment target) throws IOException {
-            assertEquals(new BlockName("0".repeat(15) + "1" + "0".repeat(15) + "2", "0a0b", 3), name);
+            assertEquals(
+                new BlockName("0".repeat(15) + "1" + "0".repeat(15) + "2", "0a0b", 3), name);
             assertEquals(BLOCK_BYTES, target.byteSize());
             return read.into(target);
           }

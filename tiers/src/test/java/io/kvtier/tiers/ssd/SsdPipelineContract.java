@@ -499,7 +499,9 @@ abstract class SsdPipelineContract {
     }
   }
 
-  /** Blocks of every codec are loaded by pipelines of all codecs, whether they get smaller or not. */
+  /**
+   * Blocks of every codec are loaded by pipelines of all codecs, whether they get smaller or not.
+   */
   @Test
   void load_whatAnotherCodecStored_hasItsBytes() throws Exception {
     String[] names = {"none", "zstd", "planes/3", "zstd/-5"};
@@ -577,7 +579,9 @@ abstract class SsdPipelineContract {
     }
   }
 
-  /** A frame has bits without effect on the bytes: if one of them is flipped, the load may succeed. */
+  /**
+   * A frame has bits without effect on the bytes: if one of them is flipped, the load may succeed.
+   */
   private static void assertHarmless(Status status, Transfer block, String what) {
     if (status == Status.OK) {
       assertEquals(block.checksum, Checksums.of(block.bytes()), what);

@@ -7,8 +7,9 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 
 /**
- * The records of all blocks: key, place in the sequence, checksum, flags and counts of use. A record has 64 bytes, one cache line, in a fixed amount of memory outside the heap. The number of a record is the id of its block everywhere else. Confined
- * to the index.
+ * The records of all blocks: key, place in the sequence, checksum, flags and counts of use. A
+ * record has 64 bytes, one cache line, in a fixed amount of memory outside the heap. The number of
+ * a record is the id of its block everywhere else. Confined to the index.
  *
  * <pre>
  *    0  key, 32 bytes, zero-padded
@@ -19,7 +20,8 @@ import java.util.Arrays;
  *   56  i32 holds         60  i32 next in chain, or next free record
  * </pre>
  *
- * <p>A second table has the fingerprint of the block before each block in its sequence (8 bytes, 0 when unknown). The number of that block's record is only a hint, because records are reused.
+ * <p>A second table has the fingerprint of the block before each block in its sequence (8 bytes, 0
+ * when unknown). The number of that block's record is only a hint, because records are reused.
  */
 public abstract class BlockRecords {
   /** No block. */
@@ -96,7 +98,10 @@ public abstract class BlockRecords {
     return copies;
   }
 
-  /** Sets the number that stands for a namespace in the fingerprints of its blocks; it is equal in all starts of the daemon. */
+  /**
+   * Sets the number that stands for a namespace in the fingerprints of its blocks; it is equal in
+   * all starts of the daemon.
+   */
   final void setFingerprint(int namespaceId, long fingerprint) {
     if (namespaceId >= fingerprints.length) {
       fingerprints = Arrays.copyOf(fingerprints, Math.max(64, 2 * namespaceId));

@@ -34,7 +34,9 @@ public final class CopyTable {
   /** Hears of every change that decides whether a copy can leave its tier. */
   @FunctionalInterface
   public interface Watcher {
-    /** The state of a block in a tier has changed, or the block is used or held now, or no longer. */
+    /**
+     * The state of a block in a tier has changed, or the block is used or held now, or no longer.
+     */
     void changed(int block);
   }
 

@@ -54,7 +54,8 @@ public final class Directory extends BlockRecords implements AutoCloseable {
    * An empty directory.
    *
    * @param blocksMax the most records; memory is taken from the system as they come into use
-   * @param seed a secret that the hash is mixed with, so that no client can choose keys that collide
+   * @param seed a secret that the hash is mixed with, so that no client can choose keys that
+   *     collide
    * @param annotationBytes the most memory for annotations
    * @param tiers how many resident tiers there are
    */
@@ -243,7 +244,8 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   }
 
   /**
-   * Removes a block from its chain: its key can be inserted again, and its record stays until {@link #free}. The key that was sought last stays.
+   * Removes a block from its chain: its key can be inserted again, and its record stays until
+   * {@link #free}. The key that was sought last stays.
    */
   public void unlink(int block) {
     long at = at(block);
@@ -331,9 +333,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     return hashSought(namespaceId, group, keyBytes);
   }
 
-  /**
-   * The hash of a key in four words, zero-padded.
-   */
+  /** The hash of a key in four words, zero-padded. */
   public int hashOf(int namespaceId, int group, int keyBytes, long[] words, int at) {
     return hash(
         namespaceId, group, keyBytes, words[at], words[at + 1], words[at + 2], words[at + 3]);

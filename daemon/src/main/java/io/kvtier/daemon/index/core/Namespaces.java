@@ -18,7 +18,9 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The registered cache layouts. A namespace's id, number, properties and block size never change
- * while it is registered. An unused namespace is forgotten when there would be too many, or when its name is registered with other properties. Its id, an index into tables, is then reused. Its number, by which sessions know it, is not reused, so that an old number names nothing.
+ * while it is registered. An unused namespace is forgotten when there would be too many, or when
+ * its name is registered with other properties. Its id, an index into tables, is then reused. Its
+ * number, by which sessions know it, is not reused, so that an old number names nothing.
  */
 public final class Namespaces {
   public static final int NAMESPACES_MAX = 4096;
@@ -135,7 +137,9 @@ public final class Namespaces {
   }
 
   /**
-   * The name of a namespace together with its tenant, for operators who see all tenants: {@code TENANT/NAME}. The name of a namespace without a tenant stands alone; it has a slash before it if it would otherwise read as a tenant's.
+   * The name of a namespace together with its tenant, for operators who see all tenants: {@code
+   * TENANT/NAME}. The name of a namespace without a tenant stands alone; it has a slash before it
+   * if it would otherwise read as a tenant's.
    */
   public String fullName(Namespace namespace) {
     String name = namespace.name();
@@ -153,14 +157,17 @@ public final class Namespaces {
   }
 
   /**
-   * The namespace that an operator means. An operator of a tenant can only name namespaces of that tenant; other operators use full names.
+   * The namespace that an operator means. An operator of a tenant can only name namespaces of that
+   * tenant; other operators use full names.
    */
   @Nullable
   public Namespace byOperator(int tenant, String name) {
     return tenant == Grant.NO_TENANT ? byFullName(name) : byName(tenant, name);
   }
 
-  /** The number of the tenant that a full name begins with, or -1. The name of no tenant is empty. */
+  /**
+   * The number of the tenant that a full name begins with, or -1. The name of no tenant is empty.
+   */
   private int tenantIn(String name) {
     int slash = name.indexOf('/');
     return slash < 0 || tenants.count() == 1 ? -1 : tenants.number(name.substring(0, slash));
@@ -223,7 +230,10 @@ public final class Namespaces {
     return namespace;
   }
 
-  /** The tenant is in the first line, where no property can be, so that no client can imitate another tenant. */
+  /**
+   * The tenant is in the first line, where no property can be, so that no client can imitate
+   * another tenant.
+   */
   private static String textOf(String tenant, long blockBytes, Map<String, String> properties) {
     StringBuilder text = new StringBuilder(128).append(blockBytes);
     if (!tenant.isEmpty()) {

@@ -4,7 +4,8 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.transfer.Transfer;
 
 /**
- * Hears how transfers ended, for traces of the requests that wait for them. Also hears when the number of a block becomes free for another block.
+ * Hears how transfers ended, for traces of the requests that wait for them. Also hears when the
+ * number of a block becomes free for another block.
  */
 public interface TransferWatch {
   /** Whether a request that is traced, or has an id, may wait for a transfer. */

@@ -6,7 +6,8 @@ import io.kvtier.daemon.index.session.Session;
 import java.util.Arrays;
 
 /**
- * Blocks that are being put together from copies of their layers: which layers are there. Such a block has a reserved slot, and no client can see it. A fixed pool; confined to the index.
+ * Blocks that are being put together from copies of their layers: which layers are there. Such a
+ * block has a reserved slot, and no client can see it. A fixed pool; confined to the index.
  */
 final class Assemblies {
   static final int NONE = -1;
@@ -136,7 +137,9 @@ final class Assemblies {
     return users[one] == 0;
   }
 
-  /** Notes that the block will not be whole: its slot is given back when nothing copies to the slot. */
+  /**
+   * Notes that the block will not be whole: its slot is given back when nothing copies to the slot.
+   */
   void fail(int one) {
     failed[one] = true;
   }

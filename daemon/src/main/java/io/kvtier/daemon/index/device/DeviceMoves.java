@@ -117,7 +117,10 @@ public final class DeviceMoves {
     ALL,
     /** There is no room for the rest. */
     FULL,
-    /** There is no room for the rest, which waits for an event. Copies without an event may find room. */
+    /**
+     * There is no room for the rest, which waits for an event. Copies without an event may find
+     * room.
+     */
     FULL_OF_EVENTS
   }
 
@@ -235,7 +238,9 @@ public final class DeviceMoves {
     return at - job.waveNext;
   }
 
-  /** The region that a place's block comes from; null when it comes from the host, or goes there. */
+  /**
+   * The region that a place's block comes from; null when it comes from the host, or goes there.
+   */
   private @Nullable Region sourceOf(DeviceJob job, int place) {
     int one = job.lent[place];
     return one == Advertisements.NONE ? null : advertised.owner(one);
@@ -277,7 +282,9 @@ public final class DeviceMoves {
     }
   }
 
-  /** Whether the source region of a transfer has gone. All blocks of a transfer are of one region. */
+  /**
+   * Whether the source region of a transfer has gone. All blocks of a transfer are of one region.
+   */
   private boolean hasLostItsOwner(DeviceTransfer transfer, DeviceJob job) {
     int one = job.lent[transfer.places[0]];
     return one != Advertisements.NONE && advertised.owner(one).isLeft();
@@ -297,7 +304,8 @@ public final class DeviceMoves {
   }
 
   /**
-   * Leaves out the copies that were not handed over, and gives up those that wait for an event. The listener hears at once of the places without a copy under way.
+   * Leaves out the copies that were not handed over, and gives up those that wait for an event. The
+   * listener hears at once of the places without a copy under way.
    */
   void giveUp(Operation operation, DeviceJob job, Status status) {
     int ready = job.ready;
@@ -335,7 +343,8 @@ public final class DeviceMoves {
   }
 
   /**
-   * Leaves out the copies of revoked blocks that have not begun: they are not handed over, and no longer wait for an event.
+   * Leaves out the copies of revoked blocks that have not begun: they are not handed over, and no
+   * longer wait for an event.
    */
   void giveUpRevoked() {
     for (DeviceLine line : lines) {

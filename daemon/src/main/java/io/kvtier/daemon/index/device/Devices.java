@@ -28,18 +28,27 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * OFFLOAD and ONBOARD: the copies between slots and regions of engines' GPU memory. {@link Regions} opens and closes the regions. {@link PartialBlocks} has the blocks of which not all layers have come. Confined to the index.
+ * OFFLOAD and ONBOARD: the copies between slots and regions of engines' GPU memory. {@link Regions}
+ * opens and closes the regions. {@link PartialBlocks} has the blocks of which not all layers have
+ * come. Confined to the index.
  *
- * <p>An operation is answered when its last copy is over, even if the operation failed: the engine may then use its memory again. A region is closed when its last operation has ended.
+ * <p>An operation is answered when its last copy is over, even if the operation failed: the engine
+ * may then use its memory again. A region is closed when its last operation has ended.
  */
 public final class Devices implements DeviceMoves.Listener, Operations.DeviceOperations {
   /** How long an engine takes from a lease to the request for copies. */
   private static final long LOAD_FOLLOWS_NS = 2_000_000;
 
-  /** Approximate rate of copies to a GPU: no thread stays awake for longer than the copies will take. */
+  /**
+   * Approximate rate of copies to a GPU: no thread stays awake for longer than the copies will
+   * take.
+   */
   private static final long LOADED_BYTES_PER_NS = 50;
 
-  /** Maximum advertised blocks: as many blocks of 2 MiB as eight GPUs hold. The table takes 40 MB with the first block. */
+  /**
+   * Maximum advertised blocks: as many blocks of 2 MiB as eight GPUs hold. The table takes 40 MB
+   * with the first block.
+   */
   private static final int ADVERTISED_MAX = 1 << 19;
 
   private final @Nullable GpuTier gpus;
@@ -334,7 +343,10 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     regions.cutShort(operation, status);
   }
 
-  /** Closes the regions of a session that ends, and drops the blocks that it has begun to put together. */
+  /**
+   * Closes the regions of a session that ends, and drops the blocks that it has begun to put
+   * together.
+   */
   public void close(Session session) {
     for (Region region : table.of(session)) {
       region.isClosing = true;

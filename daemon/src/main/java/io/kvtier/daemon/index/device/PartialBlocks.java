@@ -105,7 +105,9 @@ public final class PartialBlocks {
     return assemblies.isWhole(assembly) && assemblies.isUnused(assembly);
   }
 
-  /** Completes the block of a place that is whole, or drops one that failed; any other block waits. */
+  /**
+   * Completes the block of a place that is whole, or drops one that failed; any other block waits.
+   */
   void settle(Operation operation, DeviceJob job, int place) {
     settle(job.assembly[place], operations.sessionOf(operation));
   }

@@ -18,10 +18,12 @@ import io.kvtier.protocol.linux.Words;
 import org.jspecify.annotations.Nullable;
 
 /**
- * ADVERTISE and REVOKE, and the gets and lookups of advertised blocks: such a block is in an engine's region, and is copied to another region without the host. Confined to the index.
+ * ADVERTISE and REVOKE, and the gets and lookups of advertised blocks: such a block is in an
+ * engine's region, and is copied to another region without the host. Confined to the index.
  *
- * <p>A block is lent until the copy of the get that took it is over. A REVOKE is answered when none of its blocks is lent: the owner may then use the memory again. A get whose copy failed, or
- * was given up for a REVOKE before it began, goes on as if nobody had advertised the block.
+ * <p>A block is lent until the copy of the get that took it is over. A REVOKE is answered when none
+ * of its blocks is lent: the owner may then use the memory again. A get whose copy failed, or was
+ * given up for a REVOKE before it began, goes on as if nobody had advertised the block.
  */
 public final class Peers {
   /** Serves gets that no region serves after all. */
@@ -290,7 +292,10 @@ public final class Peers {
     operations.closePlace(operation);
   }
 
-  /** Takes back the block whose key was sought last, which is deleted; returns whether it was advertised. */
+  /**
+   * Takes back the block whose key was sought last, which is deleted; returns whether it was
+   * advertised.
+   */
   public boolean delete(Request request) {
     return advertised.delete(request.namespaceId, request.group, request.keyBytes);
   }
@@ -303,8 +308,8 @@ public final class Peers {
   }
 
   /**
-   * The region that has the longest prefix of a request's keys; null when no region has the first key. {@link
-   * Advertisements#prefix} says how long it is.
+   * The region that has the longest prefix of a request's keys; null when no region has the first
+   * key. {@link Advertisements#prefix} says how long it is.
    */
   @Nullable
   public Region longest(Request request) {

@@ -20,8 +20,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * REGISTER_REGION and UNREGISTER_REGION: has engines' regions opened, shown to other GPUs, and
- * closed. A region is closed when no client can name it any more and its last copy is over. Confined
- * to the index.
+ * closed. A region is closed when no client can name it any more and its last copy is over.
+ * Confined to the index.
  */
 final class Regions {
   /** The most regions of a session. */
@@ -114,7 +114,8 @@ final class Regions {
   }
 
   /**
-   * Begins to close a region; answered when the region is closed. {@link #closeUnused} goes on with it.
+   * Begins to close a region; answered when the region is closed. {@link #closeUnused} goes on with
+   * it.
    *
    * @return the region; null when the request was refused
    */

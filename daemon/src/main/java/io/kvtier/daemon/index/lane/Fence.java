@@ -2,7 +2,9 @@ package io.kvtier.daemon.index.lane;
 
 /**
  * Keeps transfers away from a device that fails. After some errors in a row the device is fenced
- * for a while, then on trial: the next transfer shows whether it works again. A device that fails in several turns is given up: it is still tried from time to time, but blocks no longer wait for it. Only a transfer that succeeds ends the turns.
+ * for a while, then on trial: the next transfer shows whether it works again. A device that fails
+ * in several turns is given up: it is still tried from time to time, but blocks no longer wait for
+ * it. Only a transfer that succeeds ends the turns.
  */
 final class Fence {
   private static final int ERRORS_MAX = 8;
@@ -41,7 +43,8 @@ final class Fence {
   }
 
   /**
-   * The cause of a failure not long ago; empty when there was none. Other transfers may have succeeded since then: on a full device, some do.
+   * The cause of a failure not long ago; empty when there was none. Other transfers may have
+   * succeeded since then: on a full device, some do.
    */
   String failure(long nowNs) {
     return failure.isEmpty() || nowNs - failedNs >= FAILING_NS ? "" : failure;

@@ -10,11 +10,13 @@ import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 
 /**
- * One device of a lower tier as the index uses it: its pipeline, the share of the pipeline that stores may take, its fences, and the ledger rows that must be deleted before anything new is stored there.
- * Confined to the index.
+ * One device of a lower tier as the index uses it: its pipeline, the share of the pipeline that
+ * stores may take, its fences, and the ledger rows that must be deleted before anything new is
+ * stored there. Confined to the index.
  *
- * <p>Reads and writes have a fence each: a device that is full, or was mounted read-only, can still be read. Its ledger is a part of the device: rows that can't be written close the fence
- * of writes.
+ * <p>Reads and writes have a fence each: a device that is full, or was mounted read-only, can still
+ * be read. Its ledger is a part of the device: rows that can't be written close the fence of
+ * writes.
  */
 public final class Lane {
   // Stores leave room for loads, because clients wait for loads.
@@ -160,7 +162,8 @@ public final class Lane {
   }
 
   /**
-   * Hands a load or a store over. A store waits until all queued rows are deleted for good: after a kill, a row that was left would name a slot with other bytes.
+   * Hands a load or a store over. A store waits until all queued rows are deleted for good: after a
+   * kill, a row that was left would name a slot with other bytes.
    *
    * @return false when the device can't take the transfer now
    */
@@ -222,7 +225,10 @@ public final class Lane {
     rowsQueued++;
   }
 
-  /** Hands the queued rows over. The rows of a fenced device wait until the device may be tried again. */
+  /**
+   * Hands the queued rows over. The rows of a fenced device wait until the device may be tried
+   * again.
+   */
   public void forgetRows() {
     if (!writes.isOpen()) {
       return;

@@ -28,7 +28,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The blocks of this node and their tiers, which the verbs put, get and delete. The parts of this class move the copies. Confined to the index.
+ * The blocks of this node and their tiers, which the verbs put, get and delete. The parts of this
+ * class move the copies. Confined to the index.
  *
  * <ul>
  *   <li>A block comes by {@link Commits} from a client, by {@link Loads} from a lower tier, by
@@ -124,8 +125,7 @@ public final class BlockStore {
     ObjectParts store = parts.tiers().objects();
     if (store != null) {
       opened.add(
-          new ObjectSource(
-              objects, store, directory, namespaces, parts.isAwaited(), waitingMax));
+          new ObjectSource(objects, store, directory, namespaces, parts.isAwaited(), waitingMax));
     }
     return opened;
   }
@@ -242,7 +242,9 @@ public final class BlockStore {
   /**
    * Gives a fresh block a first slot for a session to write.
    *
-   * @param isCopied whether the client that copies the bytes makes their checksum. Then the slot may be one that another client may still write. A checksum that the daemon makes would hide such a write
+   * @param isCopied whether the client that copies the bytes makes their checksum. Then the slot
+   *     may be one that another client may still write. A checksum that the daemon makes would hide
+   *     such a write
    * @return false while no slot is free; an eviction that frees one may have begun
    */
   public boolean reserve(int block, int sizeClass, long session, boolean isCopied) {
@@ -343,7 +345,8 @@ public final class BlockStore {
   }
 
   /**
-   * Whether a reader must verify a block: another session could have written to the block's slot since its checksum was made, or an earlier daemon made the checksum.
+   * Whether a reader must verify a block: another session could have written to the block's slot
+   * since its checksum was made, or an earlier daemon made the checksum.
    */
   public boolean mustVerify(int block, long reader) {
     return first.mustVerify(block, reader);
@@ -406,7 +409,10 @@ public final class BlockStore {
     }
   }
 
-  /** Starts the work that waits: checksums, promotions, stores, uploads, and evictions ahead of need. */
+  /**
+   * Starts the work that waits: checksums, promotions, stores, uploads, and evictions ahead of
+   * need.
+   */
   public void maintain(long nowNs) {
     lower.advance(nowNs);
     for (Trials one : trials) {

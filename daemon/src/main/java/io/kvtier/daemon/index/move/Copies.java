@@ -153,9 +153,7 @@ final class Copies {
     }
   }
 
-  /**
-   * Drops a first copy whose bytes are no longer those that were accepted.
-   */
+  /** Drops a first copy whose bytes are no longer those that were accepted. */
   void dropDamaged(int block) {
     counters.add(Counter.CORRUPT, 1);
     if (stack.storedIn(block) != null) {

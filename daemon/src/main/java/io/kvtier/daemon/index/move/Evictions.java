@@ -23,8 +23,8 @@ import java.util.List;
 import java.util.function.IntConsumer;
 
 /**
- * How slots are made free: which blocks leave their tiers, and which of them are written further down first.
- * Acts as the eviction and admission policies decide. Confined to the index.
+ * How slots are made free: which blocks leave their tiers, and which of them are written further
+ * down first. Acts as the eviction and admission policies decide. Confined to the index.
  */
 public final class Evictions {
   private static final int EVICTIONS_PER_ROUND = 64;
@@ -153,7 +153,9 @@ public final class Evictions {
   // ---- the first tier
 
   /**
-   * Frees a slot for a waiting block. This is called every round, while a write to a lower tier takes many rounds. Therefore not more blocks are written than blocks wait. Blocks that can leave at once leave.
+   * Frees a slot for a waiting block. This is called every round, while a write to a lower tier
+   * takes many rounds. Therefore not more blocks are written than blocks wait. Blocks that can
+   * leave at once leave.
    */
   void makeRoomForWaiting(int sizeClass, long session, boolean mayDoubt) {
     int wanted = waiting(sizeClass);

@@ -48,7 +48,8 @@ public final class Fetches {
   }
 
   /**
-   * Fetches the block whose key the directory sought last, and did not find, if a source may have it. If no source is known to have the block, the first source that may have it is asked first.
+   * Fetches the block whose key the directory sought last, and did not find, if a source may have
+   * it. If no source is known to have the block, the first source that may have it is asked first.
    *
    * @param prefetch whether the block is wanted even when nobody waits for it
    * @return the block, on its way to the first tier, or {@link Directory#NONE}
@@ -115,7 +116,10 @@ public final class Fetches {
     return false;
   }
 
-  /** Ends a fetch without the block. The block leaves the directory before the waiting requests are answered. */
+  /**
+   * Ends a fetch without the block. The block leaves the directory before the waiting requests are
+   * answered.
+   */
   private void miss(int block) {
     directory.set(Directory.FLAG_FETCHING, block, false);
     boolean isLeaving = first.state(block) == CopyState.LEAVING;

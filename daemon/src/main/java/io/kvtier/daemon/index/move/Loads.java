@@ -105,7 +105,8 @@ public final class Loads {
   }
 
   /**
-   * Reads a block from another lower tier that can be read; false when that can't be started. A copy on a fenced device is left for later, because a failed read would drop the copy.
+   * Reads a block from another lower tier that can be read; false when that can't be started. A
+   * copy on a fenced device is left for later, because a failed read would drop the copy.
    */
   private boolean loadInstead(int block, ResidentTier from) {
     for (LowerTier tier : lower) {

@@ -39,7 +39,10 @@ public final class Promotions {
   private final ClassQueues.Server serve = this::serve;
   private final ClassQueues.Server dropUnawaited = this::dropUnawaited;
 
-  /** The time of the last progress of each size class, ns: a block came, got its slot, or waited for something other than a slot. */
+  /**
+   * The time of the last progress of each size class, ns: a block came, got its slot, or waited for
+   * something other than a slot.
+   */
   private final long[] movedNs;
 
   Promotions(MoveParts parts, Evictions evictions, IntPredicate isAwaited, ClassQueues queues) {

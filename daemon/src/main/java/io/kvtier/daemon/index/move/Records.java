@@ -13,7 +13,8 @@ import java.util.Arrays;
 import java.util.stream.IntStream;
 
 /**
- * The directory's records, which tenants share. A tenant that has used up its share forgets the coldest of its own blocks. Confined to the index.
+ * The directory's records, which tenants share. A tenant that has used up its share forgets the
+ * coldest of its own blocks. Confined to the index.
  */
 public final class Records {
   /** How many blocks a tenant with more than its share forgets at a time. */
@@ -68,7 +69,8 @@ public final class Records {
   }
 
   /**
-   * Adds a record for the block whose key was sought last, and not found. If the directory is full, or the tenant's share is used up, the tenant forgets one of its own blocks.
+   * Adds a record for the block whose key was sought last, and not found. If the directory is full,
+   * or the tenant's share is used up, the tenant forgets one of its own blocks.
    *
    * @param isWanted whether another block may be forgotten for it
    * @return its id, or {@link Directory#NONE}
@@ -85,7 +87,8 @@ public final class Records {
   }
 
   /**
-   * Takes back some of the records that tenants have beyond their shares, so that other tenants get theirs. A change of the shares can leave a tenant with too many.
+   * Takes back some of the records that tenants have beyond their shares, so that other tenants get
+   * theirs. A change of the shares can leave a tenant with too many.
    */
   public void trim(long nowNs) {
     isTrimming = false;

@@ -7,7 +7,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Reads the blocks of a lower tier in the background, at a bounded rate, so that damage is found before a client needs the bytes. It reads one block at a time, into memory of its own.
+ * Reads the blocks of a lower tier in the background, at a bounded rate, so that damage is found
+ * before a client needs the bytes. It reads one block at a time, into memory of its own.
  */
 final class Scrubber {
   /** Maximum time for which an unused rate is saved up. */
@@ -15,7 +16,9 @@ final class Scrubber {
 
   private static final int LOOKS_MAX = 1024;
 
-  /** The cost of a look at a record, in bytes of the rate. A tier with few blocks needs many looks. */
+  /**
+   * The cost of a look at a record, in bytes of the rate. A tier with few blocks needs many looks.
+   */
   private static final int LOOK_BYTES = 64;
 
   private static final int PAGE = 4096;

@@ -11,7 +11,9 @@ import io.kvtier.protocol.Status;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The scrubbers of the lower tiers; drops the damaged copies that they find. Confined to the index. */
+/**
+ * The scrubbers of the lower tiers; drops the damaged copies that they find. Confined to the index.
+ */
 public final class Scrubbers {
   private final Directory directory;
   private final Counters counters;

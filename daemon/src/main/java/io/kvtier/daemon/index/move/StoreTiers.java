@@ -84,7 +84,9 @@ final class StoreTiers {
     return new LowerTier(tier, lanes, parts);
   }
 
-  /** The rows of a lower tier: the pipeline of a store writes them, and the index has them deleted. */
+  /**
+   * The rows of a lower tier: the pipeline of a store writes them, and the index has them deleted.
+   */
   private final class LowerRows implements TierRows {
     private final CopyTable copies = core.directory().copies();
     private final int tier;

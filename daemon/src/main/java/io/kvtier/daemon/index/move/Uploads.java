@@ -88,7 +88,9 @@ public final class Uploads implements Ingestion.Target {
   }
 
   /**
-   * Remembers that the store refused a block. A block that is offered again at every eviction would hold up others. A block that is never offered again would be lost although the store may refuse only for a time, for example while credentials are expired.
+   * Remembers that the store refused a block. A block that is offered again at every eviction would
+   * hold up others. A block that is never offered again would be lost although the store may refuse
+   * only for a time, for example while credentials are expired.
    */
   private void refused(int block) {
     refused++;
@@ -99,7 +101,10 @@ public final class Uploads implements Ingestion.Target {
     var _ = refusals.offer(nowMs() << Integer.SIZE | block);
   }
 
-  /** Ends the oldest refusal. The number may be another block's by now: at worst, that block is offered sooner. */
+  /**
+   * Ends the oldest refusal. The number may be another block's by now: at worst, that block is
+   * offered sooner.
+   */
   private void endRefusal() {
     directory.set(Directory.FLAG_REFUSED, (int) refusals.poll(), false);
   }
@@ -134,7 +139,8 @@ public final class Uploads implements Ingestion.Target {
   }
 
   /**
-   * Why a block that is evicted from the last tier of this node is dropped; null when the block must first become an object, or be confirmed to be one still.
+   * Why a block that is evicted from the last tier of this node is dropped; null when the block
+   * must first become an object, or be confirmed to be one still.
    */
   Drops.@Nullable Reason reasonAgainst(int block) {
     if (!isConfigured()) {
@@ -188,7 +194,10 @@ public final class Uploads implements Ingestion.Target {
     return true;
   }
 
-  /** Settles a question about an object. If the store did not answer, the earlier knowledge still counts. */
+  /**
+   * Settles a question about an object. If the store did not answer, the earlier knowledge still
+   * counts.
+   */
   private void confirmed(int block, int tier, Presence presence) {
     mover.departures().confirming(block, tier == 0, -1);
     directory.addUses(block, -1);

@@ -3,7 +3,8 @@ package io.kvtier.daemon.index.report;
 import java.util.List;
 
 /**
- * The health of all parts of the daemon: every health check shows this report. Immutable; any thread may read it.
+ * The health of all parts of the daemon: every health check shows this report. Immutable; any
+ * thread may read it.
  *
  * @param troubles the parts that do not work as they should
  */

@@ -13,16 +13,22 @@ import io.kvtier.tiers.gpu.DevicePipeline;
 import java.util.function.BooleanSupplier;
 
 /**
- * Checks the parts of the index from time to time, and keeps the last {@link HealthReport}. The index's thread refreshes the report; any thread may read it.
+ * Checks the parts of the index from time to time, and keeps the last {@link HealthReport}. The
+ * index's thread refreshes the report; any thread may read it.
  */
 public final class HealthWatch {
-  /** A series of events, such as refused puts, which ends when no event has followed for a while. */
+  /**
+   * A series of events, such as refused puts, which ends when no event has followed for a while.
+   */
   private static final class Spell {
     private long seen;
     private long untilNs;
     private long size;
 
-    /** The number of events in the series, given the count of all events; 0 when the series has ended. */
+    /**
+     * The number of events in the series, given the count of all events; 0 when the series has
+     * ended.
+     */
     long of(long count, long nowNs) {
       if (count != seen) {
         size += count - seen;

@@ -5,8 +5,8 @@ import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 
 /**
- * The sign of life of the index's thread, which writes one at least every half a second. Any
- * thread may read it.
+ * The sign of life of the index's thread, which writes one at least every half a second. Any thread
+ * may read it.
  *
  * @param daemonRegion the memory where the index writes the time of its sign of life
  */

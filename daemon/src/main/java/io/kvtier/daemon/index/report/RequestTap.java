@@ -31,7 +31,10 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Reports requests that have an id: their failures and, if they are traced, the duration of the requests and of their transfers. The reports go through a bounded queue to the thread that writes lines and sends spans; reports that find no room are counted. Nothing is allocated for a request without an id. Confined to the index, except for the queue and {@link #refusedOutside}.
+ * Reports requests that have an id: their failures and, if they are traced, the duration of the
+ * requests and of their transfers. The reports go through a bounded queue to the thread that writes
+ * lines and sends spans; reports that find no room are counted. Nothing is allocated for a request
+ * without an id. Confined to the index, except for the queue and {@link #refusedOutside}.
  */
 public final class RequestTap implements RequestWatch, TransferWatch {
   private static final int QUEUE = 1 << 13;

@@ -47,7 +47,8 @@ public sealed interface RequestTold {
    * @param blocks the number of blocks in the request
    * @param done the number of blocks that are OK
    * @param bytes the bytes of blocks that are OK
-   * @param waitNs the wait before the beginning: of a request in its ring, of a transfer for its turn
+   * @param waitNs the wait before the beginning: of a request in its ring, of a transfer for its
+   *     turn
    */
   record SpanWork(String namespace, int blocks, int done, long bytes, long waitNs) {}
 

@@ -44,7 +44,8 @@ final class Troubles {
     if (blocks == 0) {
       return;
     }
-    String refused = "puts of " + Counted.of(blocks, "block") + " were refused within the last seconds: ";
+    String refused =
+        "puts of " + Counted.of(blocks, "block") + " were refused within the last seconds: ";
     switch (lack) {
       case SLOT ->
           add(
@@ -96,10 +97,7 @@ final class Troubles {
               "wait for the deletions ('kvtier stats' shows deletions_waiting), or raise the rate"
                   + " of calls that the store allows");
       case UNREADABLE ->
-          add(
-              "puts/unreadable",
-              lost + "the last copy could not be read",
-              CHECK_DEVICE);
+          add("puts/unreadable", lost + "the last copy could not be read", CHECK_DEVICE);
       case DAMAGED ->
           add(
               "puts/damaged",
@@ -188,10 +186,7 @@ final class Troubles {
   private void way(Map<String, Object> report, String way, boolean isClosed) {
     String cause = text(report, way + "_trouble");
     if (isClosed || !cause.isEmpty()) {
-      add(
-          "object/" + way,
-          "the object store does not answer" + because(cause),
-          CHECK_STORE);
+      add("object/" + way, "the object store does not answer" + because(cause), CHECK_STORE);
     }
   }
 

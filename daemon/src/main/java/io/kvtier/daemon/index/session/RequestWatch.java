@@ -5,7 +5,8 @@ import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Hears of requests from their arrival to their answer, for the log lines and spans of requests with an id.
+ * Hears of requests from their arrival to their answer, for the log lines and spans of requests
+ * with an id.
  */
 public interface RequestWatch {
   /**
@@ -31,6 +32,9 @@ public interface RequestWatch {
   /** An operation is about to be answered. */
   void ended(Operation operation);
 
-  /** An operation has written a block: later stores of the block count for the trace of that operation. */
+  /**
+   * An operation has written a block: later stores of the block count for the trace of that
+   * operation.
+   */
   void wrote(int block, RequestOrigin origin);
 }

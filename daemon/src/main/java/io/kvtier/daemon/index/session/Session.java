@@ -20,7 +20,8 @@ import java.util.BitSet;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
 /**
- * One client as the index sees it: its rings, its holds and its grants. Confined to the index, except for {@link #mayWrite}, {@link #isUsed} and {@link #passedMemory}. The memory behind it
+ * One client as the index sees it: its rings, its holds and its grants. Confined to the index,
+ * except for {@link #mayWrite}, {@link #isUsed} and {@link #passedMemory}. The memory behind it
  * lives until the index calls {@link Owner#released}.
  */
 public final class Session extends HoldTable.Holder {

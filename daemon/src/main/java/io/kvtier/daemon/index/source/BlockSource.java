@@ -12,7 +12,9 @@ import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A source of blocks that this daemon does not own, such as an object store. The index knows only in part, and never for sure, which blocks a source has. It asks about the others, and a block that can't be read is a miss. Confined to the index.
+ * A source of blocks that this daemon does not own, such as an object store. The index knows only
+ * in part, and never for sure, which blocks a source has. It asks about the others, and a block
+ * that can't be read is a miss. Confined to the index.
  */
 public interface BlockSource {
   /**
@@ -32,7 +34,10 @@ public interface BlockSource {
       Counter fetched,
       Counter readBytes,
       Counter errors) {
-    /** Traits of a source whose blocks count, and are shown to clients, as those of the object store. */
+    /**
+     * Traits of a source whose blocks count, and are shown to clients, as those of the object
+     * store.
+     */
     public static Traits ofObjects(Latencies.@Nullable Kind times) {
       return new Traits(
           TierId.OBJECT,
@@ -88,7 +93,8 @@ public interface BlockSource {
   // ---- questions
 
   /**
-   * Asks whether the source has the block whose key was sought last, as one more block of the lookup under way.
+   * Asks whether the source has the block whose key was sought last, as one more block of the
+   * lookup under way.
    *
    * @return whether the answer will be known soon
    */

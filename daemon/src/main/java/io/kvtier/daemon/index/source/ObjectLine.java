@@ -20,8 +20,9 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The object tier as the index sees it: the objects that are known to exist, without asking. {@link ObjectRemovals} has the objects that must be deleted. There is no directory of objects: blocks that are only
- * objects have no record. Confined to the index.
+ * The object tier as the index sees it: the objects that are known to exist, without asking. {@link
+ * ObjectRemovals} has the objects that must be deleted. There is no directory of objects: blocks
+ * that are only objects have no record. Confined to the index.
  */
 public final class ObjectLine {
   /** Hears whether the object exists of a block that is about to leave this node. */
@@ -113,7 +114,8 @@ public final class ObjectLine {
   }
 
   /**
-   * Whether the object for the block key that was sought last exists, as far as is known. An object that must be deleted counts as absent.
+   * Whether the object for the block key that was sought last exists, as far as is known. An object
+   * that must be deleted counts as absent.
    */
   public Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     return parts == null || removals.isSoughtGoing(namespace, keyBytes, group)
@@ -122,7 +124,8 @@ public final class ObjectLine {
   }
 
   /**
-   * Whether the object of a block exists, as far as is known. An object that must be deleted counts as absent.
+   * Whether the object of a block exists, as far as is known. An object that must be deleted counts
+   * as absent.
    */
   Presence presenceOf(int block) {
     return parts == null || removals.isGoing(block)
@@ -136,7 +139,8 @@ public final class ObjectLine {
   }
 
   /**
-   * Asks the store whether a block's object still exists; {@link #collectConfirmed} gives the answer. Other nodes delete objects, too, so that the knowledge of this node may be out of date.
+   * Asks the store whether a block's object still exists; {@link #collectConfirmed} gives the
+   * answer. Other nodes delete objects, too, so that the knowledge of this node may be out of date.
    *
    * @return false when too many questions are under way
    */
@@ -225,7 +229,8 @@ public final class ObjectLine {
   }
 
   /**
-   * Prepares the end of a block whose namespace is being cleared. If an upload of the block is under way, the object is deleted afterwards.
+   * Prepares the end of a block whose namespace is being cleared. If an upload of the block is
+   * under way, the object is deleted afterwards.
    *
    * @return whether an upload is under way
    */
@@ -233,7 +238,9 @@ public final class ObjectLine {
     return parts != null && directory.has(Directory.FLAG_UPLOADING, block) && delete(block);
   }
 
-  /** Deletes the object for the block key that was sought last; false when too many deletions wait. */
+  /**
+   * Deletes the object for the block key that was sought last; false when too many deletions wait.
+   */
   public boolean deleteSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     if (parts == null) {
       return true;

@@ -18,7 +18,8 @@ import org.jspecify.annotations.Nullable;
  * @param admission which blocks are stored, and when
  * @param spillBytes memory for blocks on their way from a lower tier
  * @param operator carries out operators' commands to the store
- * @param report the fields of the tier's report, by name: texts, numbers, truths and a janitor's report
+ * @param report the fields of the tier's report, by name: texts, numbers, truths and a janitor's
+ *     report
  * @param bell wakes the index
  */
 public record ObjectParts(
@@ -45,7 +46,9 @@ public record ObjectParts(
    *
    * @param presence the objects that are known to exist
    * @param deletions the queue of deletions
-   * @param collected names of objects that this node deletes without an order for the single object: collected objects, a page at a time, before and after their deletion, and the objects of a deleted namespace; null when there are none for now
+   * @param collected names of objects that this node deletes without an order for the single
+   *     object: collected objects, a page at a time, before and after their deletion, and the
+   *     objects of a deleted namespace; null when there are none for now
    * @param uses hears which objects are used; null when nobody listens
    */
   public record Contents(

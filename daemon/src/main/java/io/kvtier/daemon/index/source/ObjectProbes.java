@@ -21,11 +21,16 @@ import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Questions to a source, such as the object store, about its blocks. Gets wait for the answers; lookups never wait, but come again. Confined to the index, except for the arrival of answers.
+ * Questions to a source, such as the object store, about its blocks. Gets wait for the answers;
+ * lookups never wait, but come again. Confined to the index, except for the arrival of answers.
  *
- * <p>The unknown blocks of a lookup are searched as one prefix, in order: a few blocks at first, and twice as many in each turn in which all are present. The first absent block ends the search, because the blocks behind it are of no use. So a stored prefix of any length is known after a few turns, and a prefix that nobody has stored costs a few questions.
+ * <p>The unknown blocks of a lookup are searched as one prefix, in order: a few blocks at first,
+ * and twice as many in each turn in which all are present. The first absent block ends the search,
+ * because the blocks behind it are of no use. So a stored prefix of any length is known after a few
+ * turns, and a prefix that nobody has stored costs a few questions.
  *
- * <p>The questions under way, and the keys that wait in searches, are bounded. Tenants share them by their weight. Gets have their turn first, then searches in the order in which they began.
+ * <p>The questions under way, and the keys that wait in searches, are bounded. Tenants share them
+ * by their weight. Gets have their turn first, then searches in the order in which they began.
  */
 public final class ObjectProbes {
   /**
@@ -150,9 +155,11 @@ public final class ObjectProbes {
   // ---- lookups
 
   /**
-   * Asks whether the source has the block whose key was sought last, as one more block of the lookup under way, unless that is being asked already.
+   * Asks whether the source has the block whose key was sought last, as one more block of the
+   * lookup under way, unless that is being asked already.
    *
-   * @return whether the answer will be known soon. False when too many questions of the tenant are open, or when the store, which is asked anyway, has not answered for a while
+   * @return whether the answer will be known soon. False when too many questions of the tenant are
+   *     open, or when the store, which is asked anyway, has not answered for a while
    */
   public boolean seek(Namespaces.Namespace namespace, int group, int keyBytes) {
     if (!isOpen.getAsBoolean()) {

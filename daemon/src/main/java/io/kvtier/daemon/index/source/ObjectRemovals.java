@@ -16,9 +16,9 @@ import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The objects that must be deleted, from the request to the end of the deletion. The object of a block
- * that is being written can be deleted only when the write is over: until then the deletion is
- * promised. A deletion for which the queue of deletions has no place is owed. Confined to the
+ * The objects that must be deleted, from the request to the end of the deletion. The object of a
+ * block that is being written can be deleted only when the write is over: until then the deletion
+ * is promised. A deletion for which the queue of deletions has no place is owed. Confined to the
  * index.
  */
 public final class ObjectRemovals {
@@ -105,7 +105,8 @@ public final class ObjectRemovals {
   // ---- single objects
 
   /**
-   * Queues the deletion of a block's object, or promises the deletion while the object is being written.
+   * Queues the deletion of a block's object, or promises the deletion while the object is being
+   * written.
    *
    * @return false when too many deletions wait already
    */
@@ -152,7 +153,10 @@ public final class ObjectRemovals {
     }
   }
 
-  /** Whether an object that is written for a block now could be deleted together with an earlier one. */
+  /**
+   * Whether an object that is written for a block now could be deleted together with an earlier
+   * one.
+   */
   public boolean isGoing(int block) {
     return isAnyGoing() && isGoing(namespaces.of(directory, block), objects.nameOf(block));
   }
@@ -240,7 +244,10 @@ public final class ObjectRemovals {
 
   // ---- each round
 
-  /** Reads how many deletions are done; {@link ObjectLine} reads the names of their objects afterwards. */
+  /**
+   * Reads how many deletions are done; {@link ObjectLine} reads the names of their objects
+   * afterwards.
+   */
   void hear(ObjectParts present) {
     deletionsDone = present.contents().deletions().done();
   }

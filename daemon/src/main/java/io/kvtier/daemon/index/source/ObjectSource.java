@@ -8,7 +8,9 @@ import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Pipeline;
 import java.util.function.IntPredicate;
 
-/** The object store as a source: {@link ObjectLine} has the known objects; the others are asked for. */
+/**
+ * The object store as a source: {@link ObjectLine} has the known objects; the others are asked for.
+ */
 public final class ObjectSource extends ProbedSource {
   private static final Traits TRAITS = Traits.ofObjects(Latencies.Kind.LOAD_OBJECT);
 

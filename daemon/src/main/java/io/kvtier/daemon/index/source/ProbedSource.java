@@ -2,9 +2,7 @@ package io.kvtier.daemon.index.source;
 
 import io.kvtier.daemon.index.core.Namespaces;
 
-/**
- * A source that asks its questions through {@link ObjectProbes}. Confined to the index.
- */
+/** A source that asks its questions through {@link ObjectProbes}. Confined to the index. */
 abstract class ProbedSource implements BlockSource {
   private final ObjectProbes probes;
 

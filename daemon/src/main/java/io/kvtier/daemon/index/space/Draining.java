@@ -74,7 +74,10 @@ final class Draining {
     return false;
   }
 
-  /** Empties the regions that drain as far as possible, and gives up those in which clients hold blocks. */
+  /**
+   * Empties the regions that drain as far as possible, and gives up those in which clients hold
+   * blocks.
+   */
   void drain(IntConsumer evict) {
     for (int part = 0; part < mayGoOn.length; part++) {
       var _ = drain(part, evict);

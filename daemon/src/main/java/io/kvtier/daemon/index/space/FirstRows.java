@@ -15,7 +15,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The rows of the first tier: written at once, into memory that outlives the process. The texts of namespaces may be in a separate file. If that file can't be written, for example on a full file system, the tier goes on, but a later start does not find the blocks of new namespaces.
+ * The rows of the first tier: written at once, into memory that outlives the process. The texts of
+ * namespaces may be in a separate file. If that file can't be written, for example on a full file
+ * system, the tier goes on, but a later start does not find the blocks of new namespaces.
  */
 public final class FirstRows implements TierRows {
   private static final Logger LOG = LoggerFactory.getLogger(FirstRows.class);
@@ -27,7 +29,9 @@ public final class FirstRows implements TierRows {
   private final Ledger ledger;
   private final LedgerEntry entry = new LedgerEntry();
 
-  /** The recorded texts by the ids of their namespaces. An id may be reused for another namespace. */
+  /**
+   * The recorded texts by the ids of their namespaces. An id may be reused for another namespace.
+   */
   private final @Nullable String[] recorded = new String[Namespaces.NAMESPACES_MAX];
 
   private final LongSupplier clock;

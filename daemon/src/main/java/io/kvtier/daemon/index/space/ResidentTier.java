@@ -18,7 +18,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * One tier whose space this daemon owns: its slots, the copies in them, the order in which they
- * leave, and which of them could leave now. The policy names victims; this class knows which copies it may name. Confined to the index.
+ * leave, and which of them could leave now. The policy names victims; this class knows which copies
+ * it may name. Confined to the index.
  *
  * <p>A copy can leave when it is resident and nobody uses it: no transfer of the daemon's, no lease
  * and no pin of a client's (unless the block stands in the first tier as well).
@@ -75,8 +76,8 @@ public final class ResidentTier {
   }
 
   /**
-   * Takes copies on fenced devices out of the order in which copies leave, from now on. Their eviction would
-   * free no usable slot, and a search would meet them again and again.
+   * Takes copies on fenced devices out of the order in which copies leave, from now on. Their
+   * eviction would free no usable slot, and a search would meet them again and again.
    *
    * @param fenced whether a lane is fenced
    */
@@ -160,7 +161,8 @@ public final class ResidentTier {
   }
 
   /**
-   * Replaces the policy, and inserts the blocks into the new one in the order in which they would have left. Nothing else changes.
+   * Replaces the policy, and inserts the blocks into the new one in the order in which they would
+   * have left. Nothing else changes.
    *
    * @throws IllegalArgumentException when there is no such policy, or no memory for it: nothing has
    *     changed then
@@ -387,7 +389,10 @@ public final class ResidentTier {
     }
   }
 
-  /** Inserts copies of devices that are no longer fenced into the policies again, some each round, as the newest. */
+  /**
+   * Inserts copies of devices that are no longer fenced into the policies again, some each round,
+   * as the newest.
+   */
   public void returnAside() {
     aside.comeBack();
   }
@@ -410,7 +415,10 @@ public final class ResidentTier {
     return victims;
   }
 
-  /** Empties the regions that drain as far as possible, and gives up those in which clients hold blocks. */
+  /**
+   * Empties the regions that drain as far as possible, and gives up those in which clients hold
+   * blocks.
+   */
   public void drain(IntConsumer evict) {
     draining.drain(evict);
   }

@@ -6,7 +6,8 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 
 /**
- * The namespaces of blocks in a tier: the size class of their slots, and the counts of their resident blocks. Confined to the index.
+ * The namespaces of blocks in a tier: the size class of their slots, and the counts of their
+ * resident blocks. Confined to the index.
  */
 final class TierNamespaces {
   private final Directory directory;

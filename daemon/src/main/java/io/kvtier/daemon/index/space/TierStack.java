@@ -6,7 +6,9 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The resident tiers in their order. Clients read and write the first. A block that leaves a tier goes to the next tier that takes it. A block that a client wants comes back to the first. Confined to the index.
+ * The resident tiers in their order. Clients read and write the first. A block that leaves a tier
+ * goes to the next tier that takes it. A block that a client wants comes back to the first.
+ * Confined to the index.
  */
 public final class TierStack {
   private final List<ResidentTier> tiers;

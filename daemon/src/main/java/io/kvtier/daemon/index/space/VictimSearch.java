@@ -8,7 +8,8 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 
 /**
- * The search for the next copy to leave a tier. The policy names victims; this class knows which copies it may name. Confined to the index.
+ * The search for the next copy to leave a tier. The policy names victims; this class knows which
+ * copies it may name. Confined to the index.
  */
 public final class VictimSearch {
   // How many blocks of a policy's order a search looks at for a block of the right size or place.
@@ -133,7 +134,8 @@ public final class VictimSearch {
   }
 
   /**
-   * The next block of a size class to leave after another of its lane, near the cold end. The lane need not be open: the eviction before this one may have closed it.
+   * The next block of a size class to leave after another of its lane, near the cold end. The lane
+   * need not be open: the eviction before this one may have closed it.
    */
   public int beside(int sizeClass, int lane, int inFlight) {
     soughtClass = sizeClass;
@@ -142,7 +144,10 @@ public final class VictimSearch {
     return policy.victim(ofClassAndLane, WINDOW + inFlight);
   }
 
-  /** Tells the policy that the held blocks at its cold end are not cold: else every search would meet them. */
+  /**
+   * Tells the policy that the held blocks at its cold end are not cold: else every search would
+   * meet them.
+   */
   private void passHeld(EvictionPolicy policy) {
     for (int i = 0; i < heldCount; i++) {
       policy.onPassed(held[i]);

@@ -36,7 +36,8 @@ public final class Departures {
   }
 
   /**
-   * Counts a block that leaves this node after its object is confirmed: the question begins, or is over.
+   * Counts a block that leaves this node after its object is confirmed: the question begins, or is
+   * over.
    *
    * @param isFirst whether the block's first slot is free afterwards
    */

@@ -20,7 +20,9 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Hands blocks to the pipelines and takes them back: has checksums made, and says how each transfer ended. {@link LowerMoves} has the loads and stores of lower tiers, {@link SourceMoves} those of sources, and {@link Relays} the copies from a lower tier further down. Confined to the index.
+ * Hands blocks to the pipelines and takes them back: has checksums made, and says how each transfer
+ * ended. {@link LowerMoves} has the loads and stores of lower tiers, {@link SourceMoves} those of
+ * sources, and {@link Relays} the copies from a lower tier further down. Confined to the index.
  */
 public final class Mover {
   private static final int CHECKSUM_PRIORITY = 1;
@@ -151,9 +153,7 @@ public final class Mover {
     return checksums.collect(onFinished) + lower.collect(onFinished) + outside.collect(onFinished);
   }
 
-  /**
-   * Settles the next finished transfer, and ends its use of the block; null when there is none.
-   */
+  /** Settles the next finished transfer, and ends its use of the block; null when there is none. */
   public @Nullable Settlement poll() {
     for (Transfer transfer = finished.poll(); transfer != null; transfer = finished.poll()) {
       Settlement one = settle(transfer);

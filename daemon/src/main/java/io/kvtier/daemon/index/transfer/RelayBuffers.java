@@ -7,7 +7,8 @@ import java.util.Iterator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory for blocks that go from a lower tier further down: they need no slot of the first tier, which may be full of blocks that wait to go down. Confined to the index.
+ * Memory for blocks that go from a lower tier further down: they need no slot of the first tier,
+ * which may be full of blocks that wait to go down. Confined to the index.
  */
 final class RelayBuffers {
   private static final int PAGE = 4096;

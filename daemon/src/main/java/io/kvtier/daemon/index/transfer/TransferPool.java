@@ -12,12 +12,13 @@ import java.lang.foreign.MemorySegment;
 import java.util.function.IntFunction;
 
 /**
- * The transfers of an index, in a fixed number. Fills a transfer from the record of a block, and knows its purpose. A block with a transfer under way is in use. Confined to
- * the index.
+ * The transfers of an index, in a fixed number. Fills a transfer from the record of a block, and
+ * knows its purpose. A block with a transfer under way is in use. Confined to the index.
  */
 final class TransferPool {
   /**
-   * Stands for the object tier where a tier is written. Where a tier is read, it stands for the first source, and the numbers below it for further sources.
+   * Stands for the object tier where a tier is written. Where a tier is read, it stands for the
+   * first source, and the numbers below it for further sources.
    */
   static final int OUTSIDE = -1;
 

@@ -29,7 +29,8 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * ACQUIRE and ONBOARD: leases blocks in memory, and has others loaded. A request whose blocks must be loaded is an operation, which waits for them. Confined to the index.
+ * ACQUIRE and ONBOARD: leases blocks in memory, and has others loaded. A request whose blocks must
+ * be loaded is an operation, which waits for them. Confined to the index.
  */
 public final class Acquires implements Peers.Tiers {
   private final Directory directory;

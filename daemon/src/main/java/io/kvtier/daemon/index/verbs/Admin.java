@@ -60,7 +60,8 @@ public final class Admin {
   }
 
   /**
-   * Carries out a command. An operator of a tenant may use only commands that name something of that tenant. All other commands concern the daemon, which tenants share.
+   * Carries out a command. An operator of a tenant may use only commands that name something of
+   * that tenant. All other commands concern the daemon, which tenants share.
    *
    * @param tenant of the operator
    */
@@ -150,7 +151,10 @@ public final class Admin {
     }
   }
 
-  /** Removes the objects of a namespace. Its name must be known to this daemon; its fingerprint need not be. */
+  /**
+   * Removes the objects of a namespace. Its name must be known to this daemon; its fingerprint need
+   * not be.
+   */
   private OperatorAnswer removeNamespace(int tenant, String which) {
     if (!store.objects().isConfigured()) {
       return object(List.of("remove-namespace", which));
@@ -175,7 +179,10 @@ public final class Admin {
             named == null || isFingerprint ? which : named.fingerprint().inHex()));
   }
 
-  /** Removes the objects of a tenant's own namespace, by its name only: the daemon may not know which tenant a fingerprint belongs to. */
+  /**
+   * Removes the objects of a tenant's own namespace, by its name only: the daemon may not know
+   * which tenant a fingerprint belongs to.
+   */
   private OperatorAnswer removeOwn(Namespaces.@Nullable Namespace named, String which) {
     if (named != null) {
       return object(List.of("remove-namespace", named.fingerprint().inHex()));
@@ -237,7 +244,8 @@ public final class Admin {
   }
 
   /**
-   * Ends the recording, and forgets it when its file is whole. Until then the answer is PENDING, and the operator asks again.
+   * Ends the recording, and forgets it when its file is whole. Until then the answer is PENDING,
+   * and the operator asks again.
    */
   private OperatorAnswer stopRecording() {
     TraceRecorder before = trace;

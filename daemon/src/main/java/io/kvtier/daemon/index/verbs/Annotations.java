@@ -17,7 +17,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * ANNOTATE: keeps annotations with blocks that are here or on their way. The first annotation of a block stays: a later put of the block brings an equal one.
+ * ANNOTATE: keeps annotations with blocks that are here or on their way. The first annotation of a
+ * block stays: a later put of the block brings an equal one.
  */
 public final class Annotations {
   private final Directory directory;

@@ -20,8 +20,8 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 
 /**
- * The holds of sessions: PIN and UNPIN, RELEASE and ABORT, and holds that expire. Confined
- * to the index.
+ * The holds of sessions: PIN and UNPIN, RELEASE and ABORT, and holds that expire. Confined to the
+ * index.
  */
 public final class Holdings {
   private final BlockStore store;

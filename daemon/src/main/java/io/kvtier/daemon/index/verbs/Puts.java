@@ -146,7 +146,10 @@ public final class Puts {
     operations.endOrWait(session, operation, request);
   }
 
-  /** The block before the first block of a request; {@link Directory#UNSEEN} when the request names none. */
+  /**
+   * The block before the first block of a request; {@link Directory#UNSEEN} when the request names
+   * none.
+   */
   private int findParent(Request request) {
     return request.parent == Request.NO_PARENT
         ? Directory.UNSEEN
@@ -288,7 +291,8 @@ public final class Puts {
   }
 
   /**
-   * Whether an operation waits for itself: it holds slots, and only their commit would free one. The operation keeps those slots, and gets BUSY for its other places.
+   * Whether an operation waits for itself: it holds slots, and only their commit would free one.
+   * The operation keeps those slots, and gets BUSY for its other places.
    */
   private boolean isStuck(Operation operation, int sizeClass) {
     if (store.isRoomComing(sizeClass) || !devices.moves().isIdle()) {

@@ -1,7 +1,8 @@
 package io.kvtier.daemon.index.verbs;
 
 /**
- * Counts of the blocks whose puts were answered BUSY, by what the puts lacked. Confined to the index.
+ * Counts of the blocks whose puts were answered BUSY, by what the puts lacked. Confined to the
+ * index.
  */
 public final class Refusals {
   /** The thing that a put lacked. */

@@ -18,10 +18,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Decides which namespaces can be registered, and knows their size classes in the tiers. A namespace is free when no
- * session has registered it, and no block and no operation belongs to it. A free namespace is
- * forgotten in two cases: there are too many namespaces, or its name is registered with other
- * properties, as an upgraded engine does.
+ * Decides which namespaces can be registered, and knows their size classes in the tiers. A
+ * namespace is free when no session has registered it, and no block and no operation belongs to it.
+ * A free namespace is forgotten in two cases: there are too many namespaces, or its name is
+ * registered with other properties, as an upgraded engine does.
  */
 public final class Registry {
   private static final Logger LOG = LoggerFactory.getLogger(Registry.class);
@@ -69,7 +69,9 @@ public final class Registry {
   }
 
   /**
-   * Why a client that may only read can't register another namespace; null when it can. Half of a tenant's namespaces, and of its block sizes, are kept for clients that write: a reader usually registers a namespace of theirs.
+   * Why a client that may only read can't register another namespace; null when it can. Half of a
+   * tenant's namespaces, and of its block sizes, are kept for clients that write: a reader usually
+   * registers a namespace of theirs.
    */
   @Nullable String whyNoReader(int tenant, long blockBytes) {
     if (!hasHalf(tenant, blockBytes)) {
@@ -185,7 +187,10 @@ public final class Registry {
     return inUse;
   }
 
-  /** Forgets unused namespaces. The search is rare, so that a client that is refused and asks again at once does not cause one each time. */
+  /**
+   * Forgets unused namespaces. The search is rare, so that a client that is refused and asks again
+   * at once does not cause one each time.
+   */
   private void forgetUnused() {
     long now = clock.getAsLong();
     if (now - lookAgainNs < 0) {

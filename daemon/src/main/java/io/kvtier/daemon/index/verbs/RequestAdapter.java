@@ -207,7 +207,8 @@ public final class RequestAdapter {
   }
 
   /**
-   * The caller who asks for the state: the session, or the remote caller for whom a session of the daemon's own asks. The role of a remote caller is in the request.
+   * The caller who asks for the state: the session, or the remote caller for whom a session of the
+   * daemon's own asks. The role of a remote caller is in the request.
    */
   private Grant asker(Session session) {
     return session.id() == SlotAllocator.DAEMON && request.argument == Request.STATS_FOR_ADMIN

@@ -22,9 +22,9 @@ import java.util.function.IntConsumer;
  * or for slots that other clients hold, is answered within a moment: with what fits, and BUSY for
  * the rest. Confined to the index.
  *
- * <p>The answer is a leading run of blocks: a request that has blocks behind a waiting one gives them back, the last ones first, and goes on with their slots. So no two requests wait for
- * each other's leases, and a long prefix of which memory has only the end is loaded from its
- * beginning.
+ * <p>The answer is a leading run of blocks: a request that has blocks behind a waiting one gives
+ * them back, the last ones first, and goes on with their slots. So no two requests wait for each
+ * other's leases, and a long prefix of which memory has only the end is loaded from its beginning.
  */
 public final class Shortages {
   private final Directory directory;

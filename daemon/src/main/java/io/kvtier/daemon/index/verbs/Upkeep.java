@@ -19,7 +19,8 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The commands of operators that concern blocks: inspects, pins and evicts blocks, and stops new ones. Also changes settings. Confined to the index.
+ * The commands of operators that concern blocks: inspects, pins and evicts blocks, and stops new
+ * ones. Also changes settings. Confined to the index.
  */
 public final class Upkeep {
   static final String USAGE =

@@ -8,7 +8,8 @@ import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.protocol.Status;
 
 /**
- * The classes of the verbs: makes and connects them, and calls them each round. Confined to the index.
+ * The classes of the verbs: makes and connects them, and calls them each round. Confined to the
+ * index.
  */
 public final class Verbs {
   final Registrations registrations;

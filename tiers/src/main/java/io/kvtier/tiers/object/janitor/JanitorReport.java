@@ -87,8 +87,10 @@ public record JanitorReport(
     }
   }
 
-  /** The objects of a namespace. The empty name stands for all namespaces that the list has no
-   * space for. */
+  /**
+   * The objects of a namespace. The empty name stands for all namespaces that the list has no space
+   * for.
+   */
   public record Namespace(String name, Amount amount) {}
 
   /** The objects that were counted. */

@@ -135,8 +135,8 @@ public final class ObjectJanitor implements AutoCloseable {
    * @param store closed by the caller
    * @param nodeName the unique name of this node, which other nodes see
    * @param cipher decrypts the blocks that are verified; null for none
-   * @param deletions called with the names of objects before and after their deletion, on the thread
-   *     of the task
+   * @param deletions called with the names of objects before and after their deletion, on the
+   *     thread of the task
    */
   public ObjectJanitor(
       ObjectStore store,
