@@ -213,11 +213,15 @@ final class RemoteChannel implements AutoCloseable {
   static <Q, R> Future<R> only(GrpcClientResponse<Q, R> response) {
     return response
         .last()
-        .compose(message -> {
+        .transform(answer -> {
           GrpcStatus status = response.status();
-          return message == null || (status != null && status != GrpcStatus.OK)
+          if (status != null && status != GrpcStatus.OK) {
+            // The status says why, and what the future says of it does not.
+            return Future.failedFuture(failure(status, response.statusMessage()));
+          }
+          return answer.succeeded() && answer.result() == null
               ? Future.failedFuture(failure(status, response.statusMessage()))
-              : Future.succeededFuture(message);
+              : Future.future(promise -> promise.handle(answer));
         });
   }
 
