@@ -237,6 +237,11 @@ def test_reflection_ofACallerWithoutAFile_describesTheService() -> None:
             assert file.package == "kvtier.v1" and file.service[0].name == "Kvtier"
             with pytest.raises(KeyError):
                 database.FindFileContainingSymbol("kvtier.v1.Nothing")
+            # A database reads one answer of each call and drops the call. The channel keeps its connection.
+            for _ in range(16):
+                dropping = ProtoReflectionDescriptorDatabase(channel)
+                assert set(dropping.get_services()) == services
+                assert dropping.FindFileContainingSymbol("kvtier.v1.Kvtier") == file
             states = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="kvtier.whole"))
             assert next(states).status == SERVING
             assert Daemon.command(daemon, "drain", "--yes").returncode == 0

@@ -443,6 +443,7 @@ final class FrontLoop extends VerticleBase {
               served.name(), null, new PipelinedRequests(shared.daemon().counters()::countRefusal));
       return;
     }
+    served.pipeline().addBefore(served.name(), null, new StreamFailures());
     String address = connection.remoteAddress().hostAddress();
     Peer peer =
         new Peer(address == null ? "" : address, PeerStreams.of(handler, streams), shared.calls());

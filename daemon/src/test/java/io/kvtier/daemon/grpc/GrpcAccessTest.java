@@ -48,6 +48,7 @@ import io.vertx.grpc.health.v1.HealthCheckRequest;
 import io.vertx.grpc.health.v1.HealthCheckResponse;
 import io.vertx.grpc.health.v1.HealthCheckResponse.ServingStatus;
 import io.vertx.grpc.health.v1.HealthListResponse;
+import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -65,6 +66,7 @@ import java.security.cert.X509Certificate;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -734,6 +736,57 @@ final class GrpcAccessTest {
     }
   }
 
+  /** A client that needs no more of an answer cancels its call, and keeps the connection. */
+  @Test
+  void callCancelledBeforeItsAnswerIsWritten_leavesTheOtherCallsOfItsConnection() throws Exception {
+    start();
+    Token token = requireNonNull(tokens.get(Role.READ));
+    List<String> methods =
+        List.of(
+            "Ping",
+            "/grpc.health.v1.Health/Check",
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
+    byte[] emptyMessage = new byte[5];
+    for (String method : methods) {
+      try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+        socket.setSoTimeout(60_000);
+        // Sent at once, so the server reads the reset before it writes the answer.
+        ByteArrayOutputStream sent = new ByteArrayOutputStream();
+        DataOutputStream out = new DataOutputStream(sent);
+        out.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".getBytes(StandardCharsets.ISO_8859_1));
+        writeFrame(out, SETTINGS_FRAME, 0, 0, new byte[0]);
+        writeFrame(out, HEADERS_FRAME, END_HEADERS, 1, callOf("Ping", token));
+        writeFrame(out, HEADERS_FRAME, END_HEADERS, 3, callOf(method, token));
+        writeFrame(out, DATA_FRAME, END_STREAM, 3, emptyMessage);
+        writeFrame(out, RESET_FRAME, 0, 3, new byte[] {0, 0, 0, CANCEL});
+        writeFrame(out, PING_FRAME, 0, 0, new byte[8]);
+        sent.writeTo(socket.getOutputStream());
+        sent.reset();
+        // The other call of the connection goes on, and a new one is served.
+        writeFrame(out, DATA_FRAME, END_STREAM, 1, emptyMessage);
+        writeFrame(out, HEADERS_FRAME, END_HEADERS, 5, callOf("Ping", token));
+        writeFrame(out, DATA_FRAME, END_STREAM, 5, emptyMessage);
+        DataInputStream in = new DataInputStream(socket.getInputStream());
+        Set<Integer> answered = new HashSet<>();
+        while (!answered.containsAll(List.of(1, 5))) {
+          int lengthAndType = in.readInt();
+          boolean isLast = (in.readByte() & END_STREAM) != 0;
+          int stream = in.readInt();
+          in.skipNBytes(lengthAndType >>> 8);
+          int type = lengthAndType & 0xff;
+          assertNotEquals(GOAWAY_FRAME, type, method);
+          if (type == HEADERS_FRAME && isLast) {
+            answered.add(stream);
+          }
+          if (type == PING_FRAME) {
+            sent.writeTo(socket.getOutputStream());
+          }
+        }
+        assertFalse(answered.contains(3), method + " was answered before its reset");
+      }
+    }
+  }
+
   private static final int DATA_FRAME = 0;
   private static final int HEADERS_FRAME = 1;
   private static final int RESET_FRAME = 3;
@@ -742,6 +795,7 @@ final class GrpcAccessTest {
   private static final int GOAWAY_FRAME = 7;
   private static final int END_STREAM = 1;
   private static final int END_HEADERS = 4;
+  private static final byte CANCEL = 8;
 
   private static void writeFrame(
       DataOutputStream out, int type, int flags, int stream, byte[] payload) throws IOException {
@@ -768,7 +822,7 @@ final class GrpcAccessTest {
             ":scheme",
             "http",
             ":path",
-            PATH + method,
+            method.startsWith("/") ? method : PATH + method,
             ":authority",
             "localhost",
             "content-type",
