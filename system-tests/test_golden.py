@@ -65,6 +65,8 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         advertise = _request(Verb.ADVERTISE, [FIRST, SECOND], 2, argument=3)
         tickets.append(session.submit((*advertise, (1, 0, 0, 0, 0, blocks)), 0))
         tickets.append(session.submit(_request(Verb.REVOKE, [FIRST], 1, argument=1), 0))
+        report = protocol.LOAD_REPORT.pack(1, 0, 16, 5_000_000, 1_000_000)
+        tickets += [session.submit(_request(Verb.REPORT_LOADS, report, len(report)), 0) for _ in range(2)]
         for record in requests:
             written = bytearray(peer.request())
             if written[protocol.REQUEST_FLAGS_OFFSET] & protocol.REQUEST_FLAG_CONTEXT:
@@ -92,5 +94,8 @@ def test_golden_session_requestsByteForByte_completionsUnderstood() -> None:
         assert _core.short_statuses(answers[tickets[16]][3]) == [Status.PENDING]
         assert [answers[tickets[at]][2] for at in (12, 14, 15)] == [0, 1, 0]
         assert all(answers[tickets[at]][3] == b"the session has no region 1" for at in (17, 18))
+        assert answers[tickets[19]][:3] == (Status.OK, 0, 0)
+        assert answers[tickets[20]][0] == Status.INVALID_ARGUMENT
+        assert bytes(answers[tickets[20]][3]).startswith(b"the report is about 1 block, expected at most 0")
     finally:
         peer.close()

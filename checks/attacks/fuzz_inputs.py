@@ -71,7 +71,7 @@ def changed_parts(rng: random.Random, parts: list[bytes], new: Callable[[], byte
 RECORD, WORK, WORD, TAKE, POKE, SESSION = range(6)
 ID_MARK = 0x1D1D1D1D
 IDS = (Verb.COMMIT, Verb.ABORT, Verb.RELEASE)
-TEXTS = (Verb.REGISTER, Verb.ANNOTATE, Verb.REGISTER_REGION)
+TEXTS = (Verb.REGISTER, Verb.ANNOTATE, Verb.REGISTER_REGION, Verb.REPORT_LOADS)
 ONES_WITH_BLOCKS = (Verb.OFFLOAD, Verb.ONBOARD)
 WITHOUT_BODY = (Verb.PING, Verb.UNREGISTER, Verb.CLEAR, Verb.FLUSH, Verb.CANCEL, Verb.STATS, Verb.UNREGISTER_REGION)
 
@@ -128,6 +128,13 @@ def register(name: bytes = b"name=test", block_bytes: int = SLOT_BYTES) -> bytes
     return step(RECORD, record(Verb.REGISTER, name, len(name), argument=block_bytes))
 
 
+def load_reports() -> list[bytes]:
+    """Bodies of REPORT_LOADS: true ones, and ones that nobody can have measured."""
+    pack = protocol.LOAD_REPORT.pack
+    most = (1 << 64) - 1
+    return [pack(3, 0, 48, 5_000_000, 1_000_000), pack(1, 0, 16, 0, 7), pack(0xFFFFFFFF, 0, most, most, most), pack(0, 0, 1, 1, 1 << 63), b"short"]
+
+
 def ring_seeds() -> Seeds:
     work, take, session = step(WORK), step(TAKE), step(SESSION)
     answer = work + take
@@ -156,6 +163,7 @@ def ring_seeds() -> Seeds:
         "corrupt": acquire + step(RECORD, record(Verb.RELEASE, marks(6), 6, flags=32)) + answer + keyed(Verb.LOOKUP),
         "silent": acquire + step(RECORD, record(Verb.RELEASE, marks(6), 6, flags=2)) + answer + session + register(),
         "annotate": reserve + step(RECORD, record(Verb.ANNOTATE, annotation, len(annotation))) + answer + keyed(Verb.LOOKUP),
+        "report-loads": acquire + b"".join(step(RECORD, record(Verb.REPORT_LOADS, one, len(one))) + answer for one in load_reports()),
         "long-keys": register() + answer + step(RECORD, record(Verb.RESERVE, wide, 4, key_bytes=32)) + answer,
         "two-sizes": commit + register(b"name=larger", 2 * SLOT_BYTES) + answer + keyed(Verb.RESERVE, namespace=1) + keyed(Verb.LOOKUP, namespace=1),
         "full": register() + answer + b"".join(step(RECORD, record(Verb.RESERVE, keys(*range(8 * i, 8 * i + 8)), 8)) + answer for i in range(4)),
@@ -402,6 +410,10 @@ def grpc_seeds() -> Seeds:
         "put-annotated": opened + call("Put", annotated, stream=3),
         "keyed": put + keyed,
         "clear-flush": put + call("Flush", b"", stream=5) + call("Clear", b"", stream=7),
+        "report-loads": put
+        + call("Get", field(1, key_batch()), stream=5)
+        + call("ReportLoads", field(2, 2) + field(3, 32) + field(4, 10**9) + field(5, 10**6), stream=7)
+        + call("ReportLoads", field(2, (1 << 32) - 1) + field(3, (1 << 64) - 1) + field(4, 1 << 63), stream=9),
         "cancel": opened + call("Flush", field(2, 9), stream=3, ends=False) + call("Cancel", field(1, 9), stream=5),
         "bytewise": opened + frame(HEADERS, END_HEADERS, 3, call_headers(b"/kvtier.v1.Kvtier/Lookup")) + b"".join(halves) + frame(DATA, END_STREAM, 3),
         "timeout": opened + call("Lookup", one, stream=3, more=[(b"grpc-timeout", b"99999999H")]) + call("Get", one, stream=5, more=[(b"grpc-timeout", b"1n")]),

@@ -15,7 +15,7 @@ from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
 
 PAGE = 4096
-TEXT = (Verb.REGISTER, Verb.ANNOTATE, Verb.REGISTER_REGION)
+TEXT = (Verb.REGISTER, Verb.ANNOTATE, Verb.REGISTER_REGION, Verb.REPORT_LOADS)
 IDS = (Verb.COMMIT, Verb.ABORT, Verb.RELEASE)
 PLAIN = (Verb.PING, Verb.UNREGISTER, Verb.CLEAR, Verb.FLUSH, Verb.CANCEL, Verb.STATS, Verb.UNREGISTER_REGION)
 WITH_BLOCKS = (Verb.OFFLOAD, Verb.ONBOARD)

@@ -12,7 +12,7 @@ from kvtier_testing.blocks import block, blocks, keys, put_all, wrong_blocks
 from kvtier_testing.daemon import HANG_S, Daemon, eventually, in_a_folder, slots_balance
 from kvtier_testing.remote import RemoteDaemon
 
-from kvtier import Client, InvalidArgument, NamespaceMismatch, Priority, Status, Tier
+from kvtier import Client, InvalidArgument, LoadReport, NamespaceMismatch, Priority, Status, Tier
 from kvtier import _protocol as protocol
 from kvtier._core import monotonic_ns
 
@@ -104,6 +104,29 @@ def test_batch_beyondKeysMax_isSplit(client: Client) -> None:
         assert leases.run == len(some)
     assert namespace.delete(some) == [Status.OK] * len(some)
     assert namespace.lookup(some).run == 0
+
+
+def test_reportLoads_blocksThatWereGot_areCounted(client: Client) -> None:
+    namespace = client.namespace("loads", block_bytes=4096)
+    some = keys("loads", 3)
+    assert namespace.put(some, blocks(some, 4096)) == [Status.OK] * 3
+    assert namespace.get(some, bytearray(3 * 4096)).run == 3
+    before = client.counters()
+    assert namespace.report_loads(LoadReport(3, 48, 0.25, 0.001)) is Status.OK
+    assert namespace.report_loads(LoadReport(3, 48, 0.25, 0.001)) is Status.INVALID_ARGUMENT
+    after = client.counters()
+    gained = [after[name] - before[name] for name in ("saved_tokens", "saved_prefill_ns", "spent_load_ns")]
+    assert gained == [48, 250_000_000, 1_000_000]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [LoadReport(-1, 0, 0, 0), LoadReport(65537, 0, 0, 0), LoadReport(1, 65537, 0, 0), LoadReport(1, 1, 1.1, 0), LoadReport(0, 0, 0, 86401), LoadReport(1, 1, float("nan"), 0)],
+)  # fmt: skip
+def test_reportLoads_whatNobodyCanMeasure_isRefused(client: Client, report: LoadReport) -> None:
+    namespace = client.namespace("loads", block_bytes=4096)
+    with pytest.raises(InvalidArgument, match="expected 0 to"):
+        namespace.report_loads(report)
 
 
 def test_holeInPrefix_runEndsThere(client: Client) -> None:

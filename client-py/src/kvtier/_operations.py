@@ -25,7 +25,7 @@ from kvtier._connection import Link, NamespaceProperties
 from kvtier._context import current
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
-from kvtier._types import Count, Get, Held, Holder, Lease, Leases, Lookup, Options
+from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, Lookup, Options
 
 T = TypeVar("T")
 
@@ -706,6 +706,18 @@ def counted(context: Context, verb: Verb) -> Operation[Count]:
         return Count(status, 0)
     status, _, value, _, _, _ = yield plain_request(verb, namespace, context.deadline_ns)
     return Count(status, value if status is _OK else 0)
+
+
+def report_loads(context: Context, report: LoadReport) -> Operation[Status]:
+    """REPORT_LOADS."""
+    blocks, tokens, prefill_ns, load_ns = report.checked()
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return status
+    body = protocol.LOAD_REPORT.pack(blocks, 0, tokens, prefill_ns, load_ns)
+    completion = yield plain_request(Verb.REPORT_LOADS, namespace, context.deadline_ns, text=body)
+    answered: Status = completion[0]
+    return answered
 
 
 def check_memory(memory: object, count: int, block_bytes: int, is_written: bool) -> None:

@@ -82,6 +82,7 @@ class Verb(IntEnum):
     ANNOTATE = 24
     ADVERTISE = 25
     REVOKE = 26
+    REPORT_LOADS = 27
 
 
 class Tier(IntEnum):
@@ -170,6 +171,13 @@ COUNTERS = (
     "keeper_missing",
     "reservations_expired",
     "late_writes",
+    "saved_tokens",
+    "saved_prefill_ns",
+    "spent_load_ns",
+    "tool_lookup_blocks",
+    "tool_lookup_hits",
+    "tool_hits",
+    "tool_misses",
 )
 """The daemon's counters, in their order in its region."""
 
@@ -257,6 +265,15 @@ ANNOTATION_BODY_BYTES_MAX = 4096
 ANNOTATION_KEY_BYTES_OFFSET = 0
 ANNOTATION_ANNOTATION_BYTES_OFFSET = 2
 ANNOTATION_KEY_OFFSET = 8
+LOAD_REPORT_BLOCKS_MAX = 65536
+LOAD_REPORT_BLOCK_TOKENS_MAX = 65536
+LOAD_REPORT_TOKEN_S_MAX = 1
+LOAD_REPORT_LOADS_S_MAX = 86400
+LOAD_REPORT_BLOCKS_OFFSET = 0
+LOAD_REPORT_TOKENS_OFFSET = 8
+LOAD_REPORT_PREFILL_NS_OFFSET = 16
+LOAD_REPORT_LOAD_NS_OFFSET = 24
+LOAD_REPORT_BYTES = 32
 COMPLETION_FLAG_TEXT = 1
 COMPLETION_FLAG_PEERS = 2
 COMPLETION_BLOCK_FLAG_VERIFY = 1
@@ -311,6 +328,8 @@ REQUEST_HEADER = Struct("<IHHQQIHBBIIQIHHIIII24x")
 """record bytes, verb, flags, correlation, deadline, namespace, group, priority, key bytes, count, depth, argument, region, first layer, end layer, event, progress, shard, reserved"""
 ANNOTATION_ENTRY = Struct("<BBHI")
 """key bytes, zero, annotation bytes, zero"""
+LOAD_REPORT = Struct("<IIQQQ")
+"""blocks, zero, tokens, prefill ns, load ns"""
 COMPLETION_HEADER = Struct("<IHHQIIQHHIQ")
 """record bytes, verb, flags, correlation, count, run, value, status, zero, zero, zero"""
 COMPLETION_SHORT_RESULT = Struct("<HBB")

@@ -69,6 +69,37 @@ class Count(NamedTuple):
     blocks: int
 
 
+class LoadReport(NamedTuple):
+    """What the loads of an engine have saved since its last report."""
+
+    blocks: int
+    """blocks that were loaded"""
+    tokens: int
+    """tokens that the engine did not compute because of these blocks"""
+    prefill_s: float
+    """seconds that computing these tokens would have taken, at the speed that the engine has measured; 0: it does not know its speed yet"""
+    load_s: float
+    """seconds that the loads took, failed ones too"""
+
+    def checked(self) -> tuple[int, int, int, int]:
+        """The fields as the daemon takes them, with times in nanoseconds.
+
+        Raises:
+            InvalidArgument: no engine can have measured this.
+        """
+        blocks, tokens, prefill_s, load_s = self
+        limits = {
+            "blocks": (blocks, protocol.LOAD_REPORT_BLOCKS_MAX),
+            "tokens": (tokens, blocks * protocol.LOAD_REPORT_BLOCK_TOKENS_MAX),
+            "prefill_s": (prefill_s, tokens * protocol.LOAD_REPORT_TOKEN_S_MAX),
+            "load_s": (load_s, protocol.LOAD_REPORT_LOADS_S_MAX),
+        }
+        for name, (value, most) in limits.items():
+            if not 0 <= value <= most:
+                raise InvalidArgument(f"{name} is {value!r}; expected 0 to {most}")
+        return blocks, tokens, int(prefill_s * 1e9), int(load_s * 1e9)
+
+
 class Holder(NamedTuple):
     """The region that advertises the longest prefix of a lookup's keys."""
 

@@ -19,7 +19,7 @@ from kvtier._core import Session, granted_ids, monotonic_ns
 from kvtier._errors import Unavailable, VersionMismatch
 from kvtier._operations import Completion, Context, Operation, Request, Submit
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, Lookup, Options, Ping, ReservedSlots
+from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, ReservedSlots
 from kvtier.client import acquire_flags, as_keys, counters_of, ping_of, raise_refusal, stats_of
 
 T = TypeVar("T")
@@ -348,6 +348,14 @@ class Namespace:
     async def flush(self, **options: Unpack[Options]) -> Count:
         """As `kvtier.Namespace.flush`."""
         return await self._counted(Verb.FLUSH, options)
+
+    async def report_loads(self, report: LoadReport, **options: Unpack[Options]) -> Status:
+        """As `kvtier.Namespace.report_loads`."""
+        report.checked()
+        context = await self._client._context(self._properties, options)
+        if context is None:
+            return Status.UNAVAILABLE
+        return await self._client._run(context, operations.report_loads(context, report))
 
     async def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
         keys = as_keys(keys)

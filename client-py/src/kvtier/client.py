@@ -15,7 +15,7 @@ from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument, NamespaceMismatch, Unavailable, VersionMismatch
 from kvtier._operations import Context, Operation, Submit
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, Lookup, Options, Ping, ReservedSlots
+from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, ReservedSlots
 
 T = TypeVar("T")
 
@@ -332,6 +332,17 @@ class Namespace:
     def flush(self, **options: Unpack[Options]) -> Count:
         """Waits until every block accepted before is in the tier below memory, if any. Give it a generous timeout."""
         return self._counted(Verb.FLUSH, options)
+
+    def report_loads(self, report: LoadReport, **options: Unpack[Options]) -> Status:
+        """Reports what loads of an engine have saved since its last report, for the daemon's figures. The daemon refuses a report
+        of more blocks than gets of this namespace have found.
+
+        Raises:
+            InvalidArgument: no engine can have measured this.
+        """
+        report.checked()
+        context = self._client._context(self._properties, options)
+        return Status.UNAVAILABLE if context is None else run(context, operations.report_loads(context, report))
 
     def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
         keys = as_keys(keys)

@@ -37,6 +37,7 @@ UNARY: dict[str, Any] = {
     "Delete": v1.BlocksResponse,
     "Clear": v1.CountResponse,
     "Flush": v1.CountResponse,
+    "ReportLoads": v1.OutcomeResponse,
     "Stats": v1.StatsResponse,
 }
 """the methods with a message each way, and the classes of their answers"""

@@ -22,7 +22,7 @@ from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument
 from kvtier._operations import check_annotations, check_memory, leading_run, spans, wrong_option
 from kvtier._protocol import Status, Tier
-from kvtier._types import Count, Get, Lookup, Ping
+from kvtier._types import Count, Get, LoadReport, Lookup, Ping
 from kvtier.client import as_keys
 from kvtier.remote._link import Failure, Registered
 from kvtier.v1 import kvtier_pb2 as v1
@@ -263,6 +263,19 @@ def counted(context: Context, method: str) -> Operation[Count]:
 
     status, answer = yield from known(context, ask)
     return Count(status, answer.blocks if status is _OK else 0)
+
+
+def report_loads(context: Context, report: LoadReport) -> Operation[Status]:
+    blocks, tokens, prefill_ns, load_ns = report.checked()
+
+    def ask(number: int) -> Operation[tuple[Status, Any]]:
+        request = v1.ReportLoadsRequest(
+            namespace_id=number, blocks=blocks, tokens=tokens, prefill_ns=prefill_ns, load_ns=load_ns
+        )
+        return (yield from _asked(Call("ReportLoads", request)))
+
+    status, _ = yield from known(context, ask)
+    return status
 
 
 def part_of(memory: Any, index: int, block_bytes: int) -> memoryview:

@@ -264,6 +264,20 @@ class PutResponse(_message.Message):
     blocks: _containers.RepeatedCompositeFieldContainer[BlockResult]
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., blocks: _Optional[_Iterable[_Union[BlockResult, _Mapping]]] = ...) -> None: ...
 
+class ReportLoadsRequest(_message.Message):
+    __slots__ = ("namespace_id", "blocks", "tokens", "prefill_ns", "load_ns")
+    NAMESPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_NS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_NS_FIELD_NUMBER: _ClassVar[int]
+    namespace_id: int
+    blocks: int
+    tokens: int
+    prefill_ns: int
+    load_ns: int
+    def __init__(self, namespace_id: _Optional[int] = ..., blocks: _Optional[int] = ..., tokens: _Optional[int] = ..., prefill_ns: _Optional[int] = ..., load_ns: _Optional[int] = ...) -> None: ...
+
 class CancelRequest(_message.Message):
     __slots__ = ("operation_id",)
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]

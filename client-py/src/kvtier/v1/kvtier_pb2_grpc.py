@@ -94,6 +94,11 @@ class KvtierStub(object):
                 request_serializer=kvtier_dot_v1_dot_kvtier__pb2.NamespaceRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_kvtier__pb2.CountResponse.FromString,
                 _registered_method=True)
+        self.ReportLoads = channel.unary_unary(
+                '/kvtier.v1.Kvtier/ReportLoads',
+                request_serializer=kvtier_dot_v1_dot_kvtier__pb2.ReportLoadsRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_kvtier__pb2.OutcomeResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/kvtier.v1.Kvtier/Cancel',
                 request_serializer=kvtier_dot_v1_dot_kvtier__pb2.CancelRequest.SerializeToString,
@@ -201,6 +206,14 @@ class KvtierServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportLoads(self, request, context):
+        """Reports what loads of an engine have saved, for the daemon's figures.  STATUS_INVALID_ARGUMENT for
+        what no engine can have measured, and for more blocks than gets of the namespace have found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Cuts an operation of the same connection short: it answers STATUS_CANCELLED.
         """
@@ -277,6 +290,11 @@ def add_KvtierServicer_to_server(servicer, server):
                     servicer.Flush,
                     request_deserializer=kvtier_dot_v1_dot_kvtier__pb2.NamespaceRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_kvtier__pb2.CountResponse.SerializeToString,
+            ),
+            'ReportLoads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportLoads,
+                    request_deserializer=kvtier_dot_v1_dot_kvtier__pb2.ReportLoadsRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_kvtier__pb2.OutcomeResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -613,6 +631,33 @@ class Kvtier(object):
             '/kvtier.v1.Kvtier/Flush',
             kvtier_dot_v1_dot_kvtier__pb2.NamespaceRequest.SerializeToString,
             kvtier_dot_v1_dot_kvtier__pb2.CountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportLoads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.Kvtier/ReportLoads',
+            kvtier_dot_v1_dot_kvtier__pb2.ReportLoadsRequest.SerializeToString,
+            kvtier_dot_v1_dot_kvtier__pb2.OutcomeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -166,6 +167,12 @@ public final class BlockingClient {
   public ValueResult flush(Namespace namespace, Options options) {
     return operations.await(
         operations.plain(Verb.FLUSH, namespace, options, null), Operations::valueResult);
+  }
+
+  /** See {@link Namespace#reportLoads}. */
+  public ValueResult reportLoads(Namespace namespace, LoadReport report, Options options) {
+    return operations.await(
+        operations.reportLoads(namespace, report, options, null), Operations::valueResult);
   }
 
   /**

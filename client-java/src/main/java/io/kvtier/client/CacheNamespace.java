@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -70,6 +71,14 @@ public interface CacheNamespace {
    * value is how many were written.
    */
   CompletableFuture<ValueResult> flush(Options options);
+
+  /**
+   * Reports what loads of an engine have saved since its last report, for the daemon's figures. The
+   * daemon refuses a report of more blocks than gets of this namespace have found.
+   *
+   * @throws IllegalArgumentException for what no engine can have measured
+   */
+  CompletableFuture<ValueResult> reportLoads(LoadReport report, Options options);
 
   /** Forgets the namespace in this client; its blocks stay. */
   CompletableFuture<ValueResult> unregister();

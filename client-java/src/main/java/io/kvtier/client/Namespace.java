@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
@@ -244,6 +245,13 @@ public final class Namespace implements CacheNamespace {
   public CompletableFuture<ValueResult> flush(Options options) {
     return operations.async(
         listener -> operations.plain(Verb.FLUSH, this, options, listener), Operations::valueResult);
+  }
+
+  @Override
+  public CompletableFuture<ValueResult> reportLoads(LoadReport report, Options options) {
+    return operations.async(
+        listener -> operations.reportLoads(this, report, options, listener),
+        Operations::valueResult);
   }
 
   private Batch start(Verb verb, Keys keys, Options options, Consumer<Batch> listener) {

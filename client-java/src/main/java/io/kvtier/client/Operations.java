@@ -2,6 +2,7 @@ package io.kvtier.client;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.RequestDescriptor;
@@ -168,7 +169,7 @@ final class Operations {
     Request request = new Request(Verb.REGISTER_REGION, System.nanoTime() + REGION_NS);
     request.namespaceId = registration.id();
     request.text = text;
-    request.count = text.length;
+    request.count = text == null ? 0 : text.length;
     Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
     session.submit(request, batch, 0, true);
     return session
@@ -295,7 +296,37 @@ final class Operations {
       }
       id = registration.id();
     }
-    return plain(session, verb, id, options, deadlineNs, whenDone);
+    return plain(session, verb, id, null, options, deadlineNs, whenDone);
+  }
+
+  /** REPORT_LOADS. */
+  Batch reportLoads(
+      Namespace namespace, LoadReport report, Options options, @Nullable Consumer<Batch> whenDone) {
+    check(report);
+    long deadlineNs = deadlineNs(options);
+    Session session = sessionFor(deadlineNs, whenDone);
+    if (session == null) {
+      return noSession(Verb.REPORT_LOADS, whenDone);
+    }
+    Namespace.Registration registration = namespace.registration(session);
+    return registration.status() != Status.OK
+        ? local(Verb.REPORT_LOADS, 0, registration.status(), registration.detail(), whenDone)
+        : plain(
+            session,
+            Verb.REPORT_LOADS,
+            registration.id(),
+            report.bytes(),
+            options,
+            deadlineNs,
+            whenDone);
+  }
+
+  /** Refuses what no engine can have measured. */
+  static void check(LoadReport report) {
+    String why = report.whyNot();
+    if (why != null) {
+      throw new IllegalArgumentException(why);
+    }
   }
 
   /** FLUSH of all namespaces, those of tenants among them. */
@@ -305,7 +336,7 @@ final class Operations {
     int all = RequestDescriptor.NAMESPACE_ALL;
     return session == null
         ? noSession(Verb.FLUSH, whenDone)
-        : plain(session, Verb.FLUSH, all, options, deadlineNs, whenDone);
+        : plain(session, Verb.FLUSH, all, null, options, deadlineNs, whenDone);
   }
 
   private Batch noSession(Verb verb, @Nullable Consumer<Batch> whenDone) {
@@ -317,12 +348,15 @@ final class Operations {
       Session session,
       Verb verb,
       int namespaceId,
+      byte @Nullable [] text,
       Options options,
       long deadlineNs,
       @Nullable Consumer<Batch> whenDone) {
     Request request = new Request(verb, deadlineNs);
     request.priority = options.priority().code();
     request.namespaceId = namespaceId;
+    request.text = text;
+    request.count = text == null ? 0 : text.length;
     Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, whenDone);
     session.submit(request, batch, 0, true);
     wakeFor(batch);

@@ -1,6 +1,7 @@
 package io.kvtier.client;
 
 import com.google.protobuf.UnsafeByteOperations;
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -14,6 +15,7 @@ import io.kvtier.protocol.v1.NamespaceRequest;
 import io.kvtier.protocol.v1.OutcomeResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.ReportLoadsRequest;
 import io.vertx.core.Future;
 import io.vertx.grpc.common.ServiceMethod;
 import java.lang.foreign.MemorySegment;
@@ -456,6 +458,32 @@ public final class RemoteNamespace implements CacheNamespace {
   @Override
   public CompletableFuture<ValueResult> flush(Options options) {
     return counted(KvtierGrpcClient.Flush, options);
+  }
+
+  @Override
+  public CompletableFuture<ValueResult> reportLoads(LoadReport report, Options options) {
+    Operations.check(report);
+    long deadlineNs = client.deadlineNs(options);
+    return RemoteClient.done(
+        channel.begin(() ->
+            withNumber(
+                    deadlineNs,
+                    known ->
+                        channel.call(
+                            KvtierGrpcClient.ReportLoads,
+                            ReportLoadsRequest.newBuilder()
+                                .setNamespaceId(known.number())
+                                .setBlocks((int) report.blocks())
+                                .setTokens(report.tokens())
+                                .setPrefillNs(report.prefillNs())
+                                .setLoadNs(report.loadNs())
+                                .build(),
+                            deadlineNs),
+                    (OutcomeResponse answer) -> statusOf(answer.getOutcome()))
+                .map(answer ->
+                    new ValueResult(
+                        statusOf(answer.getOutcome()), answer.getOutcome().getText(), 0))),
+        failure -> new ValueResult(failure.status(), failure.why(), 0));
   }
 
   @Override

@@ -120,7 +120,29 @@ public enum Counter {
       "reservations_expired",
       "reserved slots that clients lost, because they did not commit in time"),
   GAUGE_LATE_WRITES(
-      1104, "late_writes", "gauge: slots that clients have lost and may still be writing");
+      1104, "late_writes", "gauge: slots that clients have lost and may still be writing"),
+  SAVED_TOKENS(
+      1112, "saved_tokens", "tokens that engines loaded and did not compute, as they report"),
+  SAVED_PREFILL_NS(
+      1120,
+      "saved_prefill_ns",
+      "time that computing these tokens would have taken, at the speed that each engine has measured, ns"),
+  SPENT_LOAD_NS(
+      1128, "spent_load_ns", "time that the loads of these tokens took, failed ones too, ns"),
+  TOOL_LOOKUP_BLOCKS(
+      1136,
+      "tool_lookup_blocks",
+      "blocks asked for by lookups of kvtier's own tools, such as benchmarks"),
+  TOOL_LOOKUP_HITS(
+      1144,
+      "tool_lookup_hits",
+      "blocks asked for by lookups of kvtier's own tools that were in some tier"),
+  TOOL_HITS(
+      1152, "tool_hits", "blocks asked for by gets of kvtier's own tools and served from any tier"),
+  TOOL_MISSES(
+      1160,
+      "tool_misses",
+      "blocks asked for by gets of kvtier's own tools that were in no tier, or were lost");
 
   private final int offset;
   private final String key;

@@ -13,6 +13,9 @@ public enum RequestBody {
   /** Lease or reservation ids, 8 bytes each. */
   IDS,
 
-  /** UTF-8 text, or the entries of ANNOTATE; the count is its length in bytes. */
+  /**
+   * UTF-8 text, the entries of ANNOTATE, or the record of REPORT_LOADS; the count is its length in
+   * bytes.
+   */
   TEXT
 }

@@ -14,7 +14,7 @@ package io.kvtier.protocol;
  *   <li>count keys, then count numbers of blocks of the region, u32 (OFFLOAD, ONBOARD, ADVERTISE)
  *   <li>count ids, u64; of COMMIT with {@link #FLAG_CHECKSUMS} each with its CRC32C (u32) and a
  *       zero (u32)
- *   <li>count bytes of UTF-8, or of ANNOTATE's entries
+ *   <li>count bytes of UTF-8, of ANNOTATE's entries, or of REPORT_LOADS' record
  * </ul>
  *
  * <p>Little-endian. Generated from protocol/schema.toml.

@@ -42,9 +42,15 @@ public enum Verb {
   ADVERTISE(25, RequestBody.KEYS_AND_BLOCKS),
 
   /** Withdraws the offer of ADVERTISE. Answered when no copy of these blocks is under way. */
-  REVOKE(26, RequestBody.KEYS);
+  REVOKE(26, RequestBody.KEYS),
 
-  private static final @Nullable Verb[] BY_CODE = new Verb[27];
+  /**
+   * Reports what loads of an engine have saved. The body is the record of {@link
+   * LoadReportDescriptor}.
+   */
+  REPORT_LOADS(27, RequestBody.TEXT);
+
+  private static final @Nullable Verb[] BY_CODE = new Verb[28];
 
   static {
     for (Verb one : values()) {

@@ -20,6 +20,8 @@ import io.kvtier.client.LookupResult;
 import io.kvtier.client.Options;
 import io.kvtier.client.RemoteClient;
 import io.kvtier.client.TextResult;
+import io.kvtier.client.ValueResult;
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -322,6 +324,31 @@ final class ClientContractTest {
       List<byte[]> tooLong = Collections.nCopies(4, new byte[2049]);
       assertThrows(
           IllegalArgumentException.class, () -> namespace.put(keys, blocks, tooLong, third));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void reportLoads_blocksThatWereGot_areCounted(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "loads");
+      Keys keys = keys(0, 3);
+      BatchResult put =
+          namespace.put(keys, filled(arena, 0, 3, BLOCK_BYTES), Options.DEFAULT).join();
+      assertTrue(put.blocks().all(Status.OK), put::toString);
+      List<MemorySegment> read = empty(arena, 3, BLOCK_BYTES);
+      assertTrue(namespace.get(keys, read, Options.DEFAULT).join().isComplete());
+      long before = client.counters().getOrDefault("saved_tokens", -1L);
+      LoadReport report = new LoadReport(3, 48, 250_000_000, 1_000_000);
+      assertEquals(Status.OK, namespace.reportLoads(report, Options.DEFAULT).join().status());
+      ValueResult again = namespace.reportLoads(report, Options.DEFAULT).join();
+      assertEquals(Status.INVALID_ARGUMENT, again.status());
+      assertTrue(again.detail().startsWith("the report is about 3 blocks"), again.detail());
+      assertEquals(before + 48, client.counters().getOrDefault("saved_tokens", -1L));
+      LoadReport wrong = new LoadReport(1, -1, 0, 0);
+      assertThrows(
+          IllegalArgumentException.class, () -> namespace.reportLoads(wrong, Options.DEFAULT));
     }
   }
 

@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.ByteString;
 import io.kvtier.daemon.index.session.Request;
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.TraceContext;
@@ -189,6 +190,23 @@ final class IndexRequest {
         NO_IDS,
         NO_CHECKSUMS,
         entries);
+  }
+
+  /** REPORT_LOADS. */
+  static IndexRequest reportLoads(int namespaceId, LoadReport report, long deadlineNs) {
+    return new IndexRequest(
+        Verb.REPORT_LOADS,
+        0,
+        RequestDescriptor.PRIORITY_NORMAL,
+        deadlineNs,
+        namespaceId,
+        0,
+        0,
+        0,
+        null,
+        NO_IDS,
+        NO_CHECKSUMS,
+        report.bytes());
   }
 
   boolean isSilent() {

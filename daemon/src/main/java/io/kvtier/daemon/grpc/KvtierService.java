@@ -4,6 +4,7 @@ import com.google.protobuf.ByteString;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolVersion;
 import io.kvtier.protocol.RequestDescriptor;
@@ -24,6 +25,7 @@ import io.kvtier.protocol.v1.PingRequest;
 import io.kvtier.protocol.v1.PingResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.ReportLoadsRequest;
 import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import java.nio.charset.StandardCharsets;
@@ -239,6 +241,21 @@ final class KvtierService {
           place < 0 ? miss : Wire.block(answer.blockStatus(place), answer.blockTier(place)));
     }
     return response.build();
+  }
+
+  void reportLoads(UnaryCall<ReportLoadsRequest, OutcomeResponse> call, ReportLoadsRequest message)
+      throws RefusedException {
+    Namespaces.Namespace namespace = environment.namespace(message.getNamespaceId());
+    LoadReport report =
+        new LoadReport(
+            Integer.toUnsignedLong(message.getBlocks()),
+            message.getTokens(),
+            message.getPrefillNs(),
+            message.getLoadNs());
+    call.ask(
+        IndexRequest.reportLoads(namespace.id(), report, call.deadlineNs()),
+        answer ->
+            call.respond(OutcomeResponse.newBuilder().setOutcome(Wire.outcome(answer)).build()));
   }
 
   // ---- the rest

@@ -17,6 +17,7 @@ import io.kvtier.protocol.v1.PingRequest;
 import io.kvtier.protocol.v1.PingResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
+import io.kvtier.protocol.v1.ReportLoadsRequest;
 import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import io.vertx.core.http.HttpConnection;
@@ -155,6 +156,12 @@ final class TenantFront implements AutoCloseable {
     keys(Verb.UNPIN, KvtierGrpcService.Unpin, service::unpin);
     count(Verb.CLEAR, KvtierGrpcService.Clear, (c, m) -> service.countBlocks(Verb.CLEAR, c, m));
     count(Verb.FLUSH, KvtierGrpcService.Flush, (c, m) -> service.countBlocks(Verb.FLUSH, c, m));
+    unary(
+        Verb.REPORT_LOADS,
+        KvtierGrpcService.ReportLoads,
+        ReportLoadsRequest.parser(),
+        TenantFront::outcomeOnly,
+        service::reportLoads);
     unary(
         Verb.CANCEL,
         KvtierGrpcService.Cancel,

@@ -19,9 +19,17 @@ final class CounterMeters {
   /**
    * A meter's name.
    *
-   * @param unit bytes, or none
+   * @param unit bytes, seconds, or none
    */
-  private record Name(String name, String unit, String help, Tags tags) {}
+  private record Name(String name, String unit, String help, Tags tags) {
+    /** How many of a counter's units the meter's unit is. */
+    private double divisor() {
+      return unit.equals(SECONDS) ? 1e9 : 1;
+    }
+  }
+
+  /** The unit of meters of counters in nanoseconds. */
+  private static final String SECONDS = "seconds";
 
   private static final Map<Counter, Name> NAMES = names();
 
@@ -80,6 +88,21 @@ final class CounterMeters {
     link(names, Counter.GPU_OFFLOADED_BYTES, "gpu", "read");
     link(names, Counter.GPU_ONBOARDED_BYTES, "gpu", "write");
     link(names, Counter.GPU_PEER_BYTES, "gpu", "peer");
+    names.put(
+        Counter.SAVED_PREFILL_NS,
+        new Name(
+            "kvtier.saved.prefill",
+            SECONDS,
+            "Time that computing the saved tokens would have taken, at the speed that each engine"
+                + " has measured",
+            Tags.empty()));
+    names.put(
+        Counter.SPENT_LOAD_NS,
+        new Name(
+            "kvtier.spent.load",
+            SECONDS,
+            "Time that the loads of the saved tokens took, failed ones too",
+            Tags.empty()));
     names.put(
         Counter.FOUND_UNTRUE,
         name(
@@ -221,7 +244,7 @@ final class CounterMeters {
             .tags(name.tags)
             .register(registry);
       } else {
-        FunctionCounter.builder(name.name, counters, all -> all.get(counter))
+        FunctionCounter.builder(name.name, counters, all -> all.get(counter) / name.divisor())
             .description(name.help)
             .baseUnit(name.unit.isEmpty() ? null : name.unit)
             .tags(name.tags)

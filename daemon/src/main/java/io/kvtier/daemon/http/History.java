@@ -16,12 +16,14 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The counters of the last hour: one sample a second for the last five minutes, and one in ten
- * seconds before. Confined to the event loop.
+ * seconds before. What engines saved is known of the last day. Confined to the event loop.
  */
 final class History {
   private static final int FINE_SAMPLES = 301;
   private static final int COARSE_SECONDS = 10;
   private static final int COARSE_SAMPLES = 361;
+  private static final int DAY_SECONDS = 300;
+  private static final int DAY_SAMPLES = 289;
   static final int SECONDS_MAX = 3600;
   static final int STEP_MAX = 600;
   private static final int POINTS_MAX = 360;
@@ -56,7 +58,17 @@ final class History {
           Counter.CORRUPT,
           Counter.IO_ERRORS,
           Counter.OBJECT_ERRORS,
-          Counter.GPU_ERRORS);
+          Counter.GPU_ERRORS,
+          Counter.SAVED_TOKENS,
+          Counter.SAVED_PREFILL_NS,
+          Counter.SPENT_LOAD_NS,
+          Counter.TOOL_LOOKUP_BLOCKS,
+          Counter.TOOL_LOOKUP_HITS,
+          Counter.TOOL_HITS,
+          Counter.TOOL_MISSES);
+
+  private static final List<Counter> SAVINGS =
+      List.of(Counter.SAVED_TOKENS, Counter.SAVED_PREFILL_NS, Counter.SPENT_LOAD_NS);
 
   private static final List<Counter> GAUGES =
       List.of(
@@ -75,8 +87,10 @@ final class History {
   private final Latencies latencies;
   private final Samples fine = new Samples(FINE_SAMPLES, 1);
   private final Samples coarse = new Samples(COARSE_SAMPLES, COARSE_SECONDS);
+  private final Samples day = new Samples(DAY_SAMPLES, DAY_SECONDS);
   private final Map<Counter, Double> peaks = new EnumMap<>(Counter.class);
   private int untilCoarse;
+  private int untilDay;
 
   History(Counters counters, Latencies latencies) {
     this.counters = counters;
@@ -105,6 +119,11 @@ final class History {
       untilCoarse = COARSE_SECONDS;
     }
     untilCoarse--;
+    if (untilDay == 0) {
+      day.take(nowNs, counters, latencies);
+      untilDay = DAY_SECONDS;
+    }
+    untilDay--;
     // After a late sample the next one comes soon: the change between them is not the rate of a
     // second.
     int before = 1;
@@ -133,7 +152,21 @@ final class History {
         Math.max(
             0, Math.min(seconds / (stride * samples.seconds()), (samples.size() - 1) / stride));
     return Answer.json(
-        new Window(samples, stride, points, nowMs, nowNs).json().put("link_peaks", peaks()));
+        new Window(samples, stride, points, nowMs, nowNs)
+            .json()
+            .put("day", lastDay(nowNs))
+            .put("link_peaks", peaks()));
+  }
+
+  /** What engines saved within a day, or since the start where that was later. */
+  private JsonObject lastDay(long nowNs) {
+    int first = day.size() - 1;
+    JsonObject json = new JsonObject();
+    json.put("seconds", first < 0 ? 0 : (nowNs - day.timeNs(first)) / 1_000_000_000);
+    for (Counter counter : SAVINGS) {
+      json.put(counter.key(), first < 0 ? 0 : counters.get(counter) - day.value(first, counter));
+    }
+    return json;
   }
 
   /** The highest rate of each link in any second since the start. */

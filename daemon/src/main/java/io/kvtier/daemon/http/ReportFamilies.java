@@ -4,16 +4,17 @@ import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.vertx.core.json.JsonObject;
+import java.util.List;
 
 /**
- * The metric families of parts that not every machine has, for the reference page: those of GPUs
- * and of tenants.
+ * The metric families of parts that not every daemon has, for the reference page: those of GPUs, of
+ * tenants, and of namespaces that engines used.
  */
 public final class ReportFamilies {
   private ReportFamilies() {}
 
   /**
-   * The families of one GPU and one tenant, in Prometheus' text format.
+   * The families of one GPU, one tenant and one namespace, in Prometheus' text format.
    *
    * @param ofGpu what the index reports of a GPU
    * @param ofTenant what the index reports of a tenant
@@ -22,6 +23,7 @@ public final class ReportFamilies {
     Families out = new Families();
     ReportMetrics.gpu(out, ofGpu);
     ReportMetrics.tenant(out, ofTenant);
+    ReportMetrics.accounts(out, List.of(new JsonObject().put("namespace", "example")));
     PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
     registry.getPrometheusRegistry().register((MultiCollector) out::snapshots);
     String text = registry.scrape();

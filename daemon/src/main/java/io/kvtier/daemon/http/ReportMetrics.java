@@ -25,6 +25,9 @@ final class ReportMetrics implements MultiCollector {
 
   private static final Owner OTHERS = new Owner("", "other");
 
+  private static final List<String> COUNTS =
+      List.of("hits", "misses", "saved_tokens", "saved_prefill_ns", "spent_load_ns");
+
   // These fields are levels; all others are counts.
   private static final Set<String> OBJECT_LEVELS = Set.of("keys_known", "deletions_waiting");
 
@@ -64,6 +67,7 @@ final class ReportMetrics implements MultiCollector {
       Trouble.objects(shown, "gpus").forEach(gpu -> gpu(out, gpu));
       events(out, shown.getJsonObject("events"));
       namespaces(out, Trouble.objects(shown, "namespaces"), shown.getLong("namespaces_total", 0L));
+      accounts(out, Trouble.objects(shown, "accounts"));
       Trouble.objects(shown, "tenants").forEach(tenant -> tenant(out, tenant));
       troubles(out, Trouble.of(shown));
     }
@@ -163,6 +167,7 @@ final class ReportMetrics implements MultiCollector {
         (double) tenant.getLong("blocks", 0L),
         "tenant",
         name);
+    counts(out, "kvtier_tenant_", ", of each tenant", tenant, "tenant", name);
   }
 
   private static void object(Families out, @Nullable JsonObject object) {
@@ -249,6 +254,69 @@ final class ReportMetrics implements MultiCollector {
         }
       });
     }
+  }
+
+  /**
+   * Adds the accounts of namespaces, and the one of all others. An account whose name equals that
+   * one's name is added to it.
+   */
+  static void accounts(Families out, List<JsonObject> accounts) {
+    Map<Owner, JsonObject> all = new LinkedHashMap<>();
+    for (JsonObject account : accounts) {
+      String namespace = account.getString("namespace");
+      Owner owner =
+          namespace == null ? OTHERS : new Owner(account.getString("tenant", ""), namespace);
+      all.merge(owner, account, ReportMetrics::sum);
+    }
+    all.forEach((owner, account) ->
+        counts(
+            out,
+            "kvtier_namespace_",
+            ", of the first 20 namespaces that engines used, and of the others together",
+            account,
+            "namespace",
+            owner.namespace,
+            "tenant",
+            owner.tenant));
+  }
+
+  private static JsonObject sum(JsonObject one, JsonObject other) {
+    JsonObject sum = new JsonObject();
+    for (String count : COUNTS) {
+      sum.put(count, one.getLong(count, 0L) + other.getLong(count, 0L));
+    }
+    return sum;
+  }
+
+  /** What gets found and what engines saved. */
+  private static void counts(
+      Families out, String prefix, String where, JsonObject counts, String... labels) {
+    out.counter(
+        prefix + "hits", "Blocks asked for by gets and found" + where, of(counts, "hits"), labels);
+    out.counter(
+        prefix + "misses",
+        "Blocks asked for by gets and not found" + where,
+        of(counts, "misses"),
+        labels);
+    out.counter(
+        prefix + "saved_tokens",
+        "Tokens that engines loaded and did not compute, as they report" + where,
+        of(counts, "saved_tokens"),
+        labels);
+    out.counter(
+        prefix + "saved_prefill_seconds",
+        "Time that computing these tokens would have taken" + where,
+        of(counts, "saved_prefill_ns") / 1e9,
+        labels);
+    out.counter(
+        prefix + "spent_load_seconds",
+        "Time that the loads of these tokens took" + where,
+        of(counts, "spent_load_ns") / 1e9,
+        labels);
+  }
+
+  private static double of(JsonObject counts, String name) {
+    return counts.getLong(name, 0L);
   }
 
   /** The tenant and the namespace of a series. */

@@ -69,8 +69,7 @@ final class Index implements BlockListener {
         .requests()
         .connect(waiters, parts.operations().pool(), namespaces, store.places().storedTiers());
     devices = new Devices(context.gpus(), core, parts, store);
-    registry =
-        new Registry(directory, namespaces, store, events, core.clock(), this::noteNamespacesInUse);
+    registry = new Registry(core, store, events, this::noteNamespacesInUse);
     verbs = new Verbs(core, parts, store, devices, registry);
     requests = new Requests(core, parts, store, devices, verbs);
   }

@@ -79,6 +79,36 @@ final class HistoryTest {
   }
 
   @Test
+  void day_isWhatWasSavedInTheLast24Hours() {
+    for (int i = 0; i <= 30 * 3600; i += 1) {
+      set(Counter.SAVED_TOKENS, i);
+      set(Counter.SPENT_LOAD_NS, 5);
+      sample();
+    }
+
+    JsonObject day = answer(300, 1).getJsonObject("day");
+
+    assertEquals(24 * 3600, day.getLong("seconds"), 300);
+    assertEquals(day.getLong("seconds"), day.getLong("saved_tokens"));
+    assertEquals(0, day.getLong("spent_load_ns"));
+  }
+
+  @Test
+  void day_ofAYoungDaemon_isSinceItsStart() {
+    sample();
+    set(Counter.SAVED_TOKENS, 7);
+    sample();
+
+    assertEquals(
+        new JsonObject()
+            .put("seconds", 1)
+            .put("saved_tokens", 7)
+            .put("saved_prefill_ns", 0)
+            .put("spent_load_ns", 0),
+        answer(300, 1).getJsonObject("day"));
+  }
+
+  @Test
   void amounts_beforeTheSecondSample_areNothing() {
     set(Counter.DELETED, 5);
     sample();

@@ -27,7 +27,8 @@ class VerbAccessTest {
           Verb.STATS,
           Verb.REGISTER_REGION,
           Verb.UNREGISTER_REGION,
-          Verb.ONBOARD);
+          Verb.ONBOARD,
+          Verb.REPORT_LOADS);
   private static final Set<Verb> ADMINS = EnumSet.of(Verb.ADMIN);
 
   private static boolean mayCall(Role role, Verb verb) {

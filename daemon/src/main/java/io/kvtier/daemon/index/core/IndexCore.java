@@ -9,6 +9,7 @@ import java.util.function.LongSupplier;
  * @param directory the blocks
  * @param namespaces the caches that blocks belong to, and their tenants
  * @param counters counts of events
+ * @param accounts what gets found and what engines saved, by namespace and tenant
  * @param latencies durations of operations and transfers
  * @param limits limits from the configuration
  */
@@ -17,5 +18,24 @@ public record IndexCore(
     Directory directory,
     Namespaces namespaces,
     Counters counters,
+    Accounts accounts,
     Latencies latencies,
-    Limits limits) {}
+    Limits limits) {
+  /** The objects, with accounts that begin at zero. */
+  public IndexCore(
+      LongSupplier clock,
+      Directory directory,
+      Namespaces namespaces,
+      Counters counters,
+      Latencies latencies,
+      Limits limits) {
+    this(
+        clock,
+        directory,
+        namespaces,
+        counters,
+        new Accounts(namespaces, counters),
+        latencies,
+        limits);
+  }
+}

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index.device;
 
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
@@ -43,6 +44,7 @@ public final class Peers {
   private final DeviceJobs jobs;
   private final CompletionWriter writer;
   private final Counters counters;
+  private final Accounts accounts;
   private final Advertisements advertised;
   private final Regions regions;
   private @Nullable DeviceMoves moves;
@@ -56,6 +58,7 @@ public final class Peers {
   Peers(IndexCore core, SessionParts parts, DeviceJobs jobs, Regions regions, int most) {
     directory = core.directory();
     counters = core.counters();
+    accounts = core.accounts();
     operations = parts.operations();
     writer = parts.writer();
     this.jobs = jobs;
@@ -265,6 +268,7 @@ public final class Peers {
     // If the owner has gone, the bytes that were copied may be wrong.
     if (status == Status.OK && !advertised.owner(one).isLeft()) {
       counters.add(Counter.HITS_GPU, 1);
+      accounts.found(operation.namespaceId, 1, operation.beganNs);
       Operations.decide(operation, place, Status.OK, TierId.GPU);
     } else if (job.cut == Status.OK && instead != null) {
       operation.tier[place] = (byte) TierId.NONE.code();
@@ -278,7 +282,9 @@ public final class Peers {
     } else {
       Status failure = status != Status.OK ? status : Status.UNAVAILABLE;
       Operations.decide(operation, place, job.cut != Status.OK ? job.cut : failure, TierId.NONE);
-      counters.add(Counter.MISSES, job.cut == Status.DEADLINE ? 1 : 0);
+      int misses = job.cut == Status.DEADLINE ? 1 : 0;
+      counters.add(Counter.MISSES, misses);
+      accounts.missed(operation.namespaceId, misses, operation.beganNs);
     }
     Region owner = advertised.owner(one);
     if (advertised.giveBack(one)) {

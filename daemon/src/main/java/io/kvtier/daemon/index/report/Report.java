@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index.report;
 
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.gpu.GpuReport;
@@ -153,12 +154,17 @@ public record Report(
   /**
    * The owners of the blocks, and the connected clients.
    *
+   * @param accounts what gets found and what engines saved, by namespace
    * @param namespaces those with most bytes first
    * @param tenants null where the daemon has no tenants
    */
   public record Clients(
-      List<Namespace> namespaces, @Nullable List<Tenant> tenants, List<SessionRow> sessions) {
+      List<Accounts.Account> accounts,
+      List<Namespace> namespaces,
+      @Nullable List<Tenant> tenants,
+      List<SessionRow> sessions) {
     public Clients {
+      accounts = List.copyOf(accounts);
       namespaces = List.copyOf(namespaces);
       sessions = List.copyOf(sessions);
     }
@@ -183,8 +189,10 @@ public record Report(
    * The usage of a tenant.
    *
    * @param tiers its part of each tier, by the tier's name
+   * @param counts what its gets found and what its engines saved
    */
-  public record Tenant(String name, Map<String, Share> tiers, long blocks) {}
+  public record Tenant(
+      String name, Map<String, Share> tiers, long blocks, Map<Accounts.Column, Long> counts) {}
 
   /** A tenant's part of a tier. */
   public record Share(long bytesUsed, long bytesCapacity) {}

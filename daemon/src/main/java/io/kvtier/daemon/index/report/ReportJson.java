@@ -4,6 +4,7 @@ import com.eclipsesource.json.Json;
 import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.gpu.CopyStrategy;
@@ -56,6 +57,7 @@ public final class ReportJson {
     }
     put("troubles", troubles);
     Report.Clients clients = report.clients();
+    list("accounts", bytesMax / 2, clients.accounts(), ReportJson::json);
     list("namespaces", bytesMax * 3 / 4, clients.namespaces(), ReportJson::json);
     if (clients.tenants() != null) {
       list("tenants", bytesMax - LISTS_END_BYTES, clients.tenants(), ReportJson::json);
@@ -229,6 +231,18 @@ public final class ReportJson {
     };
   }
 
+  private static JsonObject json(Accounts.Account account) {
+    JsonObject json = new JsonObject();
+    if (!account.tenant().isEmpty()) {
+      json.add("tenant", account.tenant());
+    }
+    if (account.namespace() != null) {
+      json.add("namespace", account.namespace());
+    }
+    account.counts().forEach((column, count) -> json.add(column.key(), count));
+    return json;
+  }
+
   private static JsonObject json(Report.Namespace namespace) {
     JsonObject json = new JsonObject().add("id", namespace.id()).add("name", namespace.name());
     if (namespace.tenant() != null) {
@@ -248,6 +262,7 @@ public final class ReportJson {
         .forEach((tier, share) ->
             json.add(tier + "_bytes_used", share.bytesUsed())
                 .add(tier + "_bytes_capacity", share.bytesCapacity()));
+    tenant.counts().forEach((column, count) -> json.add(column.key(), count));
     return json.add("blocks", tenant.blocks());
   }
 

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index.report;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
@@ -62,6 +63,7 @@ public final class StatsReport {
   private final Directory directory;
   private final Namespaces namespaces;
   private final Counters counters;
+  private final Accounts accounts;
   private final Latencies latencies;
   private final BlockStore store;
   private final Devices devices;
@@ -77,6 +79,7 @@ public final class StatsReport {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
+    accounts = core.accounts();
     latencies = core.latencies();
     store = parts.store();
     devices = parts.devices();
@@ -105,7 +108,8 @@ public final class StatsReport {
         health.refresh(nowNs),
         new Report.Work(counters(), store.drops().counts(), latencies()),
         new Report.Storage(tiers(isSeen), object(), gpus(), events()),
-        new Report.Clients(namespaces(isSeen), tenants(isSeen), sessions(isSeen)));
+        new Report.Clients(
+            accounts(isSeen), namespaces(isSeen), tenants(isSeen), sessions(isSeen)));
   }
 
   private boolean maySee(@Nullable Grant asker, int tenant) {
@@ -212,6 +216,18 @@ public final class StatsReport {
     return tap == null ? null : tap.report();
   }
 
+  /** The shared account of all other namespaces has blocks of several tenants. */
+  private List<Accounts.Account> accounts(IntPredicate isSeen) {
+    List<String> names = namespaces.tenants().names();
+    boolean seesAll = IntStream.range(0, names.size()).allMatch(isSeen);
+    return accounts.ofNamespaces().stream()
+        .filter(account ->
+            account.namespace() == null
+                ? seesAll
+                : isSeen.test(namespaces.tenants().number(account.tenant())))
+        .toList();
+  }
+
   private List<Report.Namespace> namespaces(IntPredicate isSeen) {
     List<Report.Namespace> seen = new ArrayList<>();
     for (int id = 0; id < namespaces.end(); id++) {
@@ -263,7 +279,8 @@ public final class StatsReport {
     return new Report.Tenant(
         namespaces.tenants().name(tenant),
         ofTiers(tier -> share(tier.slots(), tenant)),
-        directory.recordsOfTenant(tenant));
+        directory.recordsOfTenant(tenant),
+        accounts.ofTenant(tenant));
   }
 
   private static Report.Share share(SlotAllocator slots, int tenant) {

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index.verbs;
 
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
@@ -44,6 +45,7 @@ public final class Acquires implements Peers.Tiers {
   private final WaiterTable firstWaiters;
   private final Devices devices;
   private final Counters counters;
+  private final Accounts accounts;
   private final Limits.Times times;
   private final int holdsPerSessionMax;
 
@@ -54,6 +56,7 @@ public final class Acquires implements Peers.Tiers {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
+    accounts = core.accounts();
     times = core.limits().times();
     holdsPerSessionMax = core.limits().holdsPerSessionMax();
     operations = parts.operations();
@@ -111,16 +114,22 @@ public final class Acquires implements Peers.Tiers {
       Operations.decide(operation, rest, Status.MISS, TierId.NONE);
     }
     counters.add(Counter.ACQUIRE_BLOCKS, Math.min(count, i + 1));
-    counters.add(Counter.MISSES, misses);
-    countHitsInMemory(namespace);
+    countMisses(operation, misses);
+    countHitsInMemory(operation, namespace);
     if (namespace != null && !operation.isDevice() && hitsInMemory > 0) {
       devices.leased(namespace, hitsInMemory);
     }
     operations.endOrWait(session, operation, request);
   }
 
-  private void countHitsInMemory(Namespaces.@Nullable Namespace namespace) {
+  private void countMisses(Operation operation, int misses) {
+    counters.add(Counter.MISSES, misses);
+    accounts.missed(operation.namespaceId, misses, operation.beganNs);
+  }
+
+  private void countHitsInMemory(Operation operation, Namespaces.@Nullable Namespace namespace) {
     if (namespace != null) {
+      accounts.found(namespace.id(), hitsInMemory, operation.beganNs);
       counters.add(ofFirst.hits(), hitsInMemory);
       counters.add(ofFirst.readBytes(), hitsInMemory * namespace.blockBytes());
     }
@@ -140,9 +149,9 @@ public final class Acquires implements Peers.Tiers {
     if (block == Directory.NONE
         || !acquireOne(session, job.priority, job.noWait, operation, place, block, isFresh)) {
       Operations.decide(operation, place, Status.MISS, TierId.NONE);
-      counters.add(Counter.MISSES, 1);
+      countMisses(operation, 1);
     }
-    countHitsInMemory(namespace);
+    countHitsInMemory(operation, namespace);
   }
 
   /** Leases a block, or waits for it; false when it is a miss. */
@@ -261,7 +270,8 @@ public final class Acquires implements Peers.Tiers {
     return true;
   }
 
-  private void countHit(int block, TierId from) {
+  private void countHit(Operation operation, int block, TierId from) {
+    accounts.found(operation.namespaceId, 1, operation.beganNs);
     counters.add(store.places().hitsOf(from), 1);
     counters.add(ofFirst.readBytes(), namespaces.of(directory, block).blockBytes());
   }
@@ -280,11 +290,11 @@ public final class Acquires implements Peers.Tiers {
           status == Status.OK && operation.verb == Verb.ONBOARD && store.isDoubtful(block);
       if (status != Status.OK || isOutOfReach) {
         Operations.decide(operation, place, isAcquire ? Status.MISS : Status.STALE, TierId.NONE);
-        counters.add(Counter.MISSES, isAcquire ? 1 : 0);
+        countMisses(operation, isAcquire ? 1 : 0);
       } else if (isAcquire) {
         TierId from = TierId.of(operation.tier[place]);
         if (lease(operations.sessionOf(operation), operation, place, block, from)) {
-          countHit(block, from);
+          countHit(operation, block, from);
         }
         isDecided = !operation.isDevice();
       } else {
@@ -306,7 +316,7 @@ public final class Acquires implements Peers.Tiers {
       }
     }
     boolean isAcquire = operation.verb == Verb.ACQUIRE || operation.verb == Verb.ONBOARD;
-    counters.add(Counter.MISSES, isAcquire && status == Status.DEADLINE ? ended : 0);
+    countMisses(operation, isAcquire && status == Status.DEADLINE ? ended : 0);
     return ended;
   }
 }

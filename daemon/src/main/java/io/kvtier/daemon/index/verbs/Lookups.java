@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index.verbs;
 
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
@@ -33,6 +34,7 @@ public final class Lookups {
   private final Admin admin;
   private final CompletionWriter writer;
   private final Counters counters;
+  private final Accounts accounts;
   private final LongSupplier clock;
   private final Sources sources;
 
@@ -43,6 +45,7 @@ public final class Lookups {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
+    accounts = core.accounts();
     clock = core.clock();
     this.writer = writer;
     this.store = store;
@@ -112,6 +115,7 @@ public final class Lookups {
     writer.end(request, readNs);
     counters.add(Counter.LOOKUP_BLOCKS, request.count);
     counters.add(Counter.LOOKUP_HITS, hits);
+    accounts.lookedUp(request.namespaceId, request.count, hits);
   }
 
   private TierId idOf(int source) {

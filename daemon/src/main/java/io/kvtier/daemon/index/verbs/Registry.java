@@ -1,8 +1,10 @@
 package io.kvtier.daemon.index.verbs;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.daemon.index.core.BlockEvents;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.space.ResidentTier;
@@ -30,6 +32,7 @@ public final class Registry {
 
   private final Directory directory;
   private final Namespaces namespaces;
+  private final Accounts accounts;
   private final BlockStore store;
   private final @Nullable BlockEvents events;
   private final LongSupplier clock;
@@ -44,17 +47,13 @@ public final class Registry {
    * @param users notes the namespaces that sessions have registered, or operations are about
    */
   public Registry(
-      Directory directory,
-      Namespaces namespaces,
-      BlockStore store,
-      @Nullable BlockEvents events,
-      LongSupplier clock,
-      Consumer<BitSet> users) {
-    this.directory = directory;
-    this.namespaces = namespaces;
+      IndexCore core, BlockStore store, @Nullable BlockEvents events, Consumer<BitSet> users) {
+    directory = core.directory();
+    namespaces = core.namespaces();
+    accounts = core.accounts();
+    clock = core.clock();
     this.store = store;
     this.events = events;
-    this.clock = clock;
     this.users = users;
     lookAgainNs = clock.getAsLong();
   }
@@ -252,6 +251,7 @@ public final class Registry {
     Namespaces.Namespace added = namespaces.add(tenant, name, blockBytes, properties);
     store.open(added);
     directory.setNamespace(added.id(), added.high(), tenant);
+    accounts.opened(added);
     warnOfFewRecords(added);
     if (events != null) {
       events.name(added.id(), namespaces.fullName(added), added.properties());

@@ -9,6 +9,7 @@ import io.kvtier.daemon.index.session.RequestWatch;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.AnnotationDescriptor;
 import io.kvtier.protocol.CompletionDescriptor;
+import io.kvtier.protocol.LoadReportDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Records;
@@ -234,6 +235,7 @@ public final class RequestAdapter {
       case REGISTER_REGION -> Protocol.REGION_TEXT_BYTES_MAX;
       case REGISTER, ADMIN -> Protocol.TEXT_BYTES_MAX;
       case ANNOTATE -> AnnotationDescriptor.BODY_BYTES_MAX;
+      case REPORT_LOADS -> LoadReportDescriptor.BYTES;
       default -> Protocol.KEYS_MAX;
     };
   }
@@ -242,6 +244,7 @@ public final class RequestAdapter {
     return switch (verb) {
       case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
       case REGISTER_REGION, OFFLOAD, ONBOARD, ANNOTATE, ADVERTISE, REVOKE -> true;
+      case REPORT_LOADS -> true;
       case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
       case UNREGISTER_REGION -> false;
     };

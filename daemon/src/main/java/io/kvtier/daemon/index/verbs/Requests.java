@@ -45,6 +45,7 @@ public final class Requests {
   private final Deletes deletes;
   private final Scans scans;
   private final Annotations annotations;
+  private final LoadReports loadReports;
   private final OperationEnds ends;
   private final Admin admin;
 
@@ -65,6 +66,7 @@ public final class Requests {
     deletes = verbs.deletes;
     scans = verbs.scans;
     annotations = verbs.annotations;
+    loadReports = verbs.loadReports;
     ends = verbs.ends;
     admin = verbs.admin;
   }
@@ -112,6 +114,7 @@ public final class Requests {
       }
       case CANCEL -> cancel(session, request);
       case ANNOTATE -> annotations.annotate(session, request);
+      case REPORT_LOADS -> loadReports.report(session, request);
       case STATS -> throw new IllegalStateException("statistics are the adapter's");
     }
   }

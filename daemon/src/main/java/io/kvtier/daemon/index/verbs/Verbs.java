@@ -20,6 +20,7 @@ public final class Verbs {
   final Deletes deletes;
   final Scans scans;
   final Annotations annotations;
+  final LoadReports loadReports;
   final OperationEnds ends;
   final Admin admin;
   private final Removals removals;
@@ -54,6 +55,7 @@ public final class Verbs {
             removals,
             devices.peers());
     annotations = new Annotations(core.directory(), store, parts.writer(), core.counters());
+    loadReports = new LoadReports(core.accounts(), parts.writer(), core.clock());
   }
 
   /** The commands of operators. */

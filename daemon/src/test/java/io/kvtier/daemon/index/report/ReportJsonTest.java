@@ -41,7 +41,7 @@ final class ReportJsonTest {
                 new Report.Latency("get", 0, 0, Map.of()),
                 new Report.Latency("commit", 2, 30, Map.of(Report.Quantile.P50, 15L)))),
         new Report.Storage(List.of(host), object, List.of(), null),
-        new Report.Clients(namespaces, tenants, List.of()));
+        new Report.Clients(List.of(), namespaces, tenants, List.of()));
   }
 
   private static Report.Namespace namespace(int id, String name) {
