@@ -22,7 +22,7 @@ from kvtier_testing.vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnector
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
-from kvtier.vllm import _versions, _worker
+from kvtier.vllm import _scheduler, _versions, _worker
 from kvtier.vllm._metrics import COUNTERS, KvtierStats
 from kvtier.vllm._scheduler import PrefillSpeed, Scheduler
 from kvtier.vllm._settings import Settings
@@ -884,6 +884,70 @@ def test_engineThatPlansAhead_isAsFastAsItsStepsEnd(engines: Make, monkeypatch: 
         now_s += 0.1
         engine.end(queue.pop(0))
     assert engine.scheduler._scheduler._speed.tokens_per_s == pytest.approx(10_000, rel=0.05)
+
+
+def gains(at: Daemon, before: dict[str, int] | None = None) -> dict[str, int]:
+    """What engines have saved since then, as the daemon counts."""
+    with Client(at.socket_path, timeout=30) as client:
+        now = client.counters()
+    names = ("saved_tokens", "saved_prefill_ns", "spent_load_ns")
+    return {name: now[name] - (before or {}).get(name, 0) for name in names}
+
+
+def test_savings_ofAnEngineOfKnownSpeed_areTheTruth(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens_per_s, now_s = 20_000.0, 100.0
+    clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
+    monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
+    engine = engines(blocks=100)
+    slowness = itertools.chain([8.0, 3.0], itertools.cycle([1.0, 1.01, 0.99]))  # it warms up first
+    compute = engine._compute
+
+    def take_time(worker: Any, output: Any, layers: Any) -> None:
+        nonlocal now_s
+        compute(worker, output, layers)
+        now_s += 0.001 + max(0.0, output.total_num_scheduled_tokens / tokens_per_s - 0.001) * (
+            next(slowness) if output.total_num_scheduled_tokens > 256 else 1
+        )
+
+    monkeypatch.setattr(engine, "_compute", take_time)
+    before = gains(daemon)
+    for seed in range(10):
+        engine.run(request(302, seed))
+    engine.settle()
+    assert gains(daemon, before)["saved_tokens"] == 0
+    again = [request(302, seed) for seed in range(10)]
+    for one in again:
+        engine.run(one)
+    engine.settle()
+    saved = sum(one.external_tokens for one in again)
+    assert saved == 3000
+    assert eventually(lambda: gains(daemon, before)["saved_tokens"] == saved)
+    told = gains(daemon, before)
+    assert told["saved_prefill_ns"] / 1e9 == pytest.approx(saved / tokens_per_s, rel=0.02)
+    assert 0 < told["spent_load_ns"] / 1e9 < saved / tokens_per_s
+    assert engine.stats["saved_tokens"] == saved
+    assert engine.stats["saved_prefill_us"] / 1e6 == pytest.approx(saved / tokens_per_s, rel=0.02)
+
+
+def test_savings_ofABlockThatCouldNotBeLoaded_endBeforeIt(engines: Make) -> None:
+    scheduler = engines().scheduler._scheduler
+    one = request(43)
+    scheduler._tracked(one).loaded_tokens = 40
+    scheduler._under_way[one.request_id] = _scheduler._Load(list(range(20, 30)), 40, time.monotonic())
+    scheduler.loaded([], invalid={27})  # one rank says so before the other has ended
+    scheduler.loaded([one.request_id])
+    (report,) = scheduler._savings.take(1000)
+    assert (report.blocks, report.tokens) == (7, 28)
+    assert not scheduler._invalid
+
+
+def test_savings_ofARequestThatEnded_areNone(engines: Make) -> None:
+    scheduler = engines().scheduler._scheduler
+    one = request(43)
+    scheduler._under_way[one.request_id] = _scheduler._Load(list(range(20, 30)), 40, time.monotonic())
+    scheduler.finished(one, [])
+    scheduler.loaded([one.request_id])
+    assert not list(scheduler._savings.take(1000))
 
 
 def test_idleStep_endsNoStepThatIsComputed(engines: Make) -> None:

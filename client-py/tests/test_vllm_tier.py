@@ -12,9 +12,11 @@ import numpy
 import pytest
 import weights
 from kvtier_testing.blocks import keys as block_keys
-from kvtier_testing.daemon import Daemon
+from kvtier_testing.daemon import Daemon, eventually
 from kvtier_testing.vllm_double import config
 from vllm_offload_double import base, factory, offload
+
+from kvtier import Client
 
 CHUNKS = 16
 CHUNK_BYTES = 8192
@@ -85,6 +87,23 @@ def test_stored_isFoundAndLoadedByAnotherEngine(daemon: Daemon) -> None:
     assert numpy.array_equal(other[[5, 6, 0, 1, 2, 3]], chunks[[3, 1, 0, 7, 8, 9]])
     assert not other[7:].any()
     second.shutdown()
+
+
+def test_loads_areReportedWithTheirTokens_andWithoutATimeOfPrefill(daemon: Daemon) -> None:
+    names = _names("reported", 4) + _names("reported", 2, group=1)
+    tier = _tier(daemon, numpy.ones((CHUNKS, CHUNK_BYTES), dtype=numpy.uint8), "tier-reported")
+    tier.submit_store(_job(1, names, [0, 1, 2, 3, 4, 5], False))
+    assert _finished(tier).success
+    with Client(daemon.socket_path, timeout=30) as client:
+        before = client.counters()
+        tier.submit_load(_job(2, names, [6, 7, 8, 9, 10, 11], True))
+        assert _finished(tier).success
+        tier.on_schedule_end(None)
+        assert eventually(lambda: client.counters()["saved_tokens"] - before["saved_tokens"] == 4 * 16)
+        after = client.counters()
+    assert after["saved_prefill_ns"] == before["saved_prefill_ns"]
+    assert after["spent_load_ns"] > before["spent_load_ns"]
+    tier.shutdown()
 
 
 def test_partlyThere_saysWhichKeys(daemon: Daemon) -> None:

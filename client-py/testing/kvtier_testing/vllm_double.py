@@ -424,7 +424,7 @@ class Engine:
                     self.recomputed += computed - bad[0]
                     request.num_computed_tokens = bad[0] * BLOCK_TOKENS
         ended = {request_id for request_id, count in self.received.items() if count == len(self.workers)}
-        self.scheduler.update_connector_output(SimpleNamespace(finished_recving=ended, kv_connector_worker_meta=told))
+        self.scheduler.update_connector_output(SimpleNamespace(finished_recving=ended, kv_connector_worker_meta=told, invalid_block_ids=invalid))
         for request_id in ended:
             del self.received[request_id]
             (request,) = [one for one in self.waiting if one.request_id == request_id]

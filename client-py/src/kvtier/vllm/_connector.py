@@ -305,7 +305,8 @@ class KvtierConnector(KVConnectorBase_V1):
     def update_connector_output(self, connector_output: Any) -> None:
         if self._scheduler is None:
             return
-        self._scheduler.loaded(list(connector_output.finished_recving or ()))
+        invalid = getattr(connector_output, "invalid_block_ids", None) or ()
+        self._scheduler.loaded(list(connector_output.finished_recving or ()), invalid)
         told = connector_output.kv_connector_worker_meta
         if isinstance(told, KvtierWorkerMetadata):
             self._scheduler.stores_ended(told.stores_ended)

@@ -14,6 +14,8 @@ COUNTERS = {
     "loads": "Loads that ended.",
     "load_us": "Time from the start of a load until the engine saw its end, microseconds.",
     "loaded_blocks": "Blocks loaded.",
+    "saved_tokens": "Tokens that were loaded and not computed.",
+    "saved_prefill_us": "Time that computing these tokens would have taken, at the measured speed of this engine, microseconds.",
     "load_failed_blocks": "Blocks that could not be loaded and were computed.",
     "written_blocks": "Blocks that a worker read from the daemon's memory itself, because the daemon did not finish their load.",
     "promise_us": "Time that the engine waited, just before it computed a step, for the last blocks of loads, microseconds.",

@@ -4,18 +4,21 @@ import logging
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kvtier._connection import NamespaceProperties
 from kvtier._operations import Hold
 from kvtier._operations import hold as hold_operation
 from kvtier._operations import lookup as lookup_operation
+from kvtier._operations import report_loads as report_loads_operation
 from kvtier._polled import Call, Polled
 from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, Status, Tier
-from kvtier._types import Lookup
+from kvtier._types import LoadReport, Lookup
 from kvtier.annotations import of_blocks
 from kvtier.device import PUT_WINDOW_BYTES, window_blocks
+from kvtier.engine.savings import DECODE_TOKENS_MAX, STEP_TOKENS_MIN, Savings, TypicalSpeed
 from kvtier.vllm._epochs import Adapters, Epochs, Resets, joined, salted
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._settings import Settings
@@ -31,8 +34,6 @@ _HOLD_SPARE_S = 5.0
 _HOLD_S_MIN = 0.01
 _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
-_PREFILL_TOKENS_MIN = 256
-"""a step with fewer says nothing of how fast prompts are computed"""
 _PREFILL_FADING = 0.98
 _STEPS_AHEAD_MAX = 64
 """more steps than any engine plans ahead"""
@@ -47,6 +48,8 @@ class _Step(NamedTuple):
 
     number: int
     tokens: int
+    prefill_tokens: int
+    """those of prompts"""
     planned_s: float
     ended_tokens: int
     """of all steps that had ended when it was planned"""
@@ -61,12 +64,15 @@ class PrefillSpeed:
 
     def __init__(self) -> None:
         self.tokens_per_s = 0.0
+        self.typical = TypicalSpeed()
         self._planned: deque[_Step] = deque(maxlen=_STEPS_AHEAD_MAX)
         self._ended_tokens = 0
+        self._ended_s = 0.0
 
-    def planned(self, number: int, tokens: int, now_s: float) -> None:
-        """A step with so many tokens will be computed; numbers grow."""
-        self._planned.append(_Step(number, tokens, now_s, self._ended_tokens))
+    def planned(self, number: int, tokens: int, now_s: float, prefill_tokens: int | None = None) -> None:
+        """A step with so many tokens will be computed; numbers grow. None: all of them are of prompts."""
+        prefill_tokens = tokens if prefill_tokens is None else prefill_tokens
+        self._planned.append(_Step(number, tokens, prefill_tokens, now_s, self._ended_tokens))
 
     def ended(self, number: int, now_s: float) -> None:
         """A step has been computed. When those before it were that nobody has told of, nobody knows."""
@@ -76,13 +82,25 @@ class PrefillSpeed:
             return
         step = self._planned.popleft()
         self._ended_tokens += step.tokens
-        if step.tokens >= _PREFILL_TOKENS_MIN and now_s > step.planned_s:
+        # A step that was planned ahead is computed when the one before it has ended.
+        self.typical.saw(step.prefill_tokens, step.tokens, now_s - max(step.planned_s, self._ended_s))
+        self._ended_s = now_s
+        if step.tokens >= STEP_TOKENS_MIN and now_s > step.planned_s:
             seen = (self._ended_tokens - step.ended_tokens) / (now_s - step.planned_s)
             self.tokens_per_s = max(seen, self.tokens_per_s * _PREFILL_FADING)
 
     def seconds(self, tokens: int) -> float:
         """How long these would take; endless while nothing is known."""
         return tokens / self.tokens_per_s if self.tokens_per_s else float("inf")
+
+
+class _Load(NamedTuple):
+    """A load that is under way."""
+
+    block_ids: list[int]
+    tokens: int
+    """that the engine does not compute when all is loaded"""
+    begun_s: float
 
 
 class _Search:
@@ -225,6 +243,11 @@ class Scheduler:
         self._allocated: set[str] = set()
         """the requests that got blocks since the last plan"""
         self._loading: dict[str, list[Call[Hold]]] = {}
+        self._under_way: dict[str, _Load] = {}
+        """of each request that waits for its load"""
+        self._invalid: set[int] = set()
+        """blocks of these that could not be loaded"""
+        self._savings = Savings()
         self._stores_under_way = 0
         self._paused_until_s = 0.0
         self._epochs = Epochs(began)
@@ -552,7 +575,10 @@ class Scheduler:
         tracked.known = min(found, first + count)
         tracked.loaded_tokens = min((first + count) * self._block_tokens, int(request.num_tokens) - 1)
         keys = search.keys[first : first + count]
-        self._loads.append(Transfer(request_id, list(keys), list(block_ids[first : first + count]), first))
+        transfer = Transfer(request_id, list(keys), list(block_ids[first : first + count]), first)
+        self._loads.append(transfer)
+        loaded = max(0, tracked.loaded_tokens - first * self._block_tokens)
+        self._under_way[request_id] = _Load(transfer.block_ids, loaded, time.monotonic())
         self._loading[request_id] = search.holds
         self.observed["hit_blocks"] += count
         found_ms = (time.monotonic() - search.begun_s) * 1e3
@@ -578,7 +604,9 @@ class Scheduler:
             plan.weigh = self._epochs.question
             self._is_awaited = False
         if not plan.idle:
-            self._speed.planned(plan.step, output.total_num_scheduled_tokens, time.monotonic())
+            total = output.total_num_scheduled_tokens
+            self._speed.planned(plan.step, total, time.monotonic(), _prefill_tokens(output) if total >= STEP_TOKENS_MIN else 0)
+        self._report(self._savings.take(self._speed.typical.tokens_per_s))
         tokens = self._block_tokens
         written: list[int] = []
         for new in output.scheduled_new_reqs:
@@ -681,10 +709,31 @@ class Scheduler:
         # Blocks of very many tokens, or images: their events would not fit, and the blocks are worth more.
         return [one if len(one) <= ANNOTATION_ANNOTATION_BYTES_MAX else None for one in made]
 
-    def loaded(self, request_ids: Sequence[str]) -> None:
-        """Loads have ended in all ranks."""
+    def loaded(self, request_ids: Sequence[str], invalid: Collection[int] = ()) -> None:
+        """Loads have ended in all ranks. `invalid`: blocks that some rank could not load."""
+        self._invalid.update(invalid)
         for request_id in request_ids:
             self._release(self._loading.pop(request_id, []))
+            load = self._under_way.pop(request_id, None)
+            if load is not None:
+                self._account(load)
+        if not self._under_way:
+            self._invalid.clear()
+
+    def _account(self, load: _Load) -> None:
+        """The engine computes from the first block on that could not be loaded."""
+        blocks = next((at for at, block in enumerate(load.block_ids) if block in self._invalid), len(load.block_ids))
+        tokens = min(load.tokens, blocks * self._block_tokens)
+        self._savings.add(blocks, tokens, time.monotonic() - load.begun_s)
+        self.observed["saved_tokens"] += tokens
+
+    def _report(self, reports: Iterable[LoadReport]) -> None:
+        """Tells the daemon. Blocks are whole ones: the ranks' parts of a block are one."""
+        for report in reports:
+            self.observed["saved_prefill_us"] += int(report.prefill_s * 1e6)
+            self._polled.start(
+                self._shards[0], partial(report_loads_operation, report=report), Status.UNAVAILABLE, self._settings.lookup_s_max
+            )
 
     def step_ended(self, step: int) -> None:
         """All ranks have computed a step."""
@@ -698,6 +747,7 @@ class Scheduler:
         has ended. What it has computed and is not stored is planned with the next step, the first that can write there."""
         self._drop(request.request_id)
         self._had_tokens.pop(request.request_id, None)
+        self._under_way.pop(request.request_id, None)
         tracked = self._requests.pop(request.request_id, None)
         if tracked is None:
             return
@@ -774,5 +824,12 @@ class Scheduler:
     def close(self) -> None:
         for request_id in list(self._searches):
             self._drop(request_id)
+        self._under_way.clear()
         self.loaded(list(self._loading))
+        self._report(self._savings.take_all(self._speed.typical.tokens_per_s))
         self._polled.close()
+
+
+def _prefill_tokens(output: Any) -> int:
+    """How many tokens of a step are of prompts."""
+    return sum(count for count in output.num_scheduled_tokens.values() if count > DECODE_TOKENS_MAX)

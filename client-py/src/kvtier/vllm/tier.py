@@ -8,7 +8,8 @@ the connector's, between the CPU tier's memory and slots of the daemon.
 
 This side of vLLM has no workers: which weights there are is known by their commit, their files or their name only, and a reset
 begins another epoch whatever became of the weights. vLLM tells a tier neither of a reset of its own prefix cache alone nor which
-adapter a block is of.
+adapter a block is of. Nor does it tell when a step has ended: so the tier reports to the daemon the tokens that it loaded and how
+long that took, and not the time that computing them would have taken.
 """
 
 import importlib
@@ -27,10 +28,12 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 from kvtier._connection import namespace_properties
 from kvtier._errors import NamespaceMismatch, Unavailable
 from kvtier._operations import lookup as lookup_operation
+from kvtier._operations import report_loads as report_loads_operation
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
 from kvtier.client import Client, Namespace
+from kvtier.engine.savings import Savings
 from kvtier.torch._cpu import CpuCopying, CpuRegion
 from kvtier.torch._layout import Plane
 from kvtier.vllm import _callers, _weights
@@ -114,6 +117,8 @@ class KvtierTier(SecondaryTierManager):
         self._wanted: dict[bytes, _Wish] = {}
         self._asked: list[tuple[dict[bytes, _Wish], Call[Lookup]]] = []
         self._known: dict[bytes, tuple[bool, float]] = {}
+        self._chunk_tokens = _chunk_tokens(offloading_spec)
+        self._savings = Savings()
         self._jobs: dict[int, tuple[list[bytes], list[tuple[list[int], CpuCopying]], bool, float]] = {}
 
     # ---- what is there ----
@@ -142,7 +147,14 @@ class KvtierTier(SecondaryTierManager):
                 group=group,
             )
             self._asked.append((keys, call))
+        self._report()
         self._collect()
+
+    def _report(self) -> None:
+        for report in self._savings.take_all(0.0):
+            self._polled.start(
+                self._described, partial(report_loads_operation, report=report), Status.UNAVAILABLE, _LOOKUP_S_MAX
+            )
 
     def _collect(self) -> None:
         self._polled.poll()
@@ -199,6 +211,10 @@ class KvtierTier(SecondaryTierManager):
             for places, copying in parts:
                 for place, status in zip(places, copying.wait(0), strict=True):
                     statuses[place] = status
+            if is_load:
+                # The groups of a chunk hold the same tokens.
+                longest = max((sum(statuses[place] is Status.OK for place in places) for places, _ in parts), default=0)
+                self._savings.add(statuses.count(Status.OK), longest * self._chunk_tokens, time.monotonic() - begun_s)
             finished.append(_job_result(job_id, keys, statuses, is_load, time.monotonic() - begun_s, self._region.block_bytes))
         return finished
 
@@ -228,6 +244,7 @@ class KvtierTier(SecondaryTierManager):
     def shutdown(self) -> None:
         self._wait_for_jobs()
         self._region.close()
+        self._report()
         self._polled.close()
         self._client.close()
 
@@ -295,6 +312,13 @@ def _described(config: Any, spec: Any, named: str) -> Described:
 def _model(spec: Any) -> str:
     config = getattr(spec, "config", None)
     return str(spec.vllm_config.model_config.model if config is None else config.model.name)
+
+
+def _chunk_tokens(spec: Any) -> int:
+    config = getattr(spec, "config", None)
+    if config is None:
+        return int(spec.vllm_config.cache_config.block_size)
+    return int(config.cache.tokens_per_hash) * int(config.cache.blocks_per_chunk)
 
 
 def _properties(spec: Any, chunk_bytes: int) -> dict[str, str]:
