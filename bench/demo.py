@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket as socket_module
 import subprocess
 import sys
 import tempfile
@@ -166,6 +167,13 @@ def require_space(options: Options, folder: Path) -> None:
         )
 
 
+def free_port() -> int:
+    """A port of this machine for the dashboard: a user's own daemon may have the default one."""
+    with socket_module.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
 @contextlib.contextmanager
 def object_store(options: Options, folder: Path) -> Iterator[dict[str, object]]:
     """The settings of the object store, whose server runs until the block ends."""
@@ -214,7 +222,7 @@ def replay_with_own_daemon(options: Options) -> int:
         require_space(options, folder)
         (folder / "ssd").mkdir()
         with object_store(options, folder) as store:
-            own = {"ssd.directory": folder / "ssd", "host.keep": 0, "grpc.enabled": "false", "http.enabled": "false"}
+            own = {"ssd.directory": folder / "ssd", "host.keep": 0, "grpc.enabled": "false", "http.port": free_port()}
             command = process.command_of([str(ROOT / "scripts" / "kvtierd")], socket, own | options.settings | store)
             keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"} if options.object == "s3" else {}
             try:
@@ -223,6 +231,7 @@ def replay_with_own_daemon(options: Options) -> int:
                 raise Failed(f"{error}\n  Where memory or disk space is short, give it less: scripts/demo {LESS}") from None
             try:
                 say(line)
+                say(f"the dashboard: http://127.0.0.1:{own['http.port']}/ until the replay ends")
                 code = replay(socket, options)
                 if daemon.poll() is not None:
                     print(log_end(log), file=sys.stderr)

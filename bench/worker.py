@@ -100,8 +100,8 @@ class Worker:
     def namespace(self, block_bytes: str) -> Answer:
         """Uses the blocks that the Java side has put."""
         self.block_bytes = int(block_bytes)
-        self.gets = self.client.namespace(f"bench-get-{block_bytes}", block_bytes=self.block_bytes)
-        self.puts = self.client.namespace(f"bench-put-{block_bytes}", block_bytes=self.block_bytes)
+        self.gets = self.client.namespace(f"bench-get-{block_bytes}", block_bytes=self.block_bytes, purpose="kvtier bench")
+        self.puts = self.client.namespace(f"bench-put-{block_bytes}", block_bytes=self.block_bytes, purpose="kvtier bench")
         return {}
 
     def fill(self, block_bytes: str, blocks: str, batch: str) -> Answer:
@@ -212,7 +212,7 @@ class Worker:
         """Gets and puts while the daemon is killed and started again: the first answer that says so, the next hit."""
         size = int(block_bytes)
         client = Client(self.socket, name="bench-ride", timeout=float(timeout_s))
-        namespace = client.namespace("bench-ride-python", block_bytes=size)
+        namespace = client.namespace("bench-ride-python", block_bytes=size, purpose="kvtier bench")
         keys = [key_of(GET_TAG, number) for number in range(RIDE_BLOCKS)]
         contents = [NUMBER.pack(number) * (size // NUMBER.size) for number in range(RIDE_BLOCKS)]
         into = bytearray(size)
@@ -260,7 +260,7 @@ class Worker:
         return self.loop.run_until_complete(self._pipelined(int(in_flight), int(duration_ms)))
 
     async def _pipelined(self, in_flight: int, duration_ms: int) -> Answer:
-        namespace = await self.async_client.namespace(self.gets.name, block_bytes=self.block_bytes)
+        namespace = await self.async_client.namespace(self.gets.name, block_bytes=self.block_bytes, purpose="kvtier bench")
         keys = [[key_of(GET_TAG, number)] for number in range(BLOCKS_OF_JAVA)]
         done = 0
         started = time.perf_counter_ns()

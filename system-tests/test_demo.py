@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,7 @@ def test_demo_replays_andLeavesNothing(more: list[str], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])
     assert (figures["requests"], figures["wrong_bytes"]) == (40, 0) and figures["puts"] > 0
+    assert re.search(r"^kvtier: the dashboard: http://127\.0\.0\.1:\d+/ until the replay ends$", done.stderr, re.MULTILINE), done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -244,6 +244,23 @@ def test_replay_uses_both_tiers_when_host_memory_is_too_small(
     assert figures["hits_ssd"] > 0 and figures["demotions"] > 0 and figures["promotions"] > 0
 
 
+def test_replay_tells_what_an_engine_would_not_compute_and_counts_nothing(
+    daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(daemon.socket_path, timeout=60) as client:
+        before = client.stats()
+        code, figures = run(daemon, capsys, "--trace", str(trace_file(tmp_path)))
+        after = client.stats()
+    assert code == 0 and figures["saved_tokens"] == HITS * 512
+    told = replay.table(figures)
+    assert re.search(rf"^prefill saved +{HITS * 512:,} tokens need not be computed", told, re.MULTILINE)
+    assert after["accounts"] == before["accounts"]
+    grown = {name: after["counters"][name] - before["counters"][name] for name in after["counters"]}
+    assert grown["saved_tokens"] == grown["saved_prefill_ns"] == 0
+    assert grown["lookup_hits"] == grown["tool_lookup_hits"] > 0 and grown["lookup_blocks"] == grown["tool_lookup_blocks"]
+    assert grown["hits_host"] + grown["hits_ssd"] == grown["tool_hits"] > 0
+
+
 def test_replay_tells_of_the_tiers_that_there_are(
     stopped_daemon: Daemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -458,6 +458,7 @@ class Engines:
             there = [key for key, status in zip(keys, found, strict=True) if status is kvtier.Status.OK]
             if there:
                 space.get(there, [bytearray(space.block_bytes) for _ in there])
+                space.report_loads(kvtier.LoadReport(len(there), 16 * len(there), 0.02 * len(there), 0.001))
             absent = [key for key, status in zip(keys, found, strict=True) if status is not kvtier.Status.OK]
             if absent:
                 space.put(absent, [self._data[space.block_bytes]] * len(absent))
@@ -557,13 +558,27 @@ def check_range(page: Page) -> None:
     page.value("document.querySelector('[data-range=\"300\"]').click(), document.getElementById('pause').click()")
 
 
+def check_benchmark(page: Page, daemon: Daemon) -> None:
+    """A benchmark is no engine: it makes no daemon look useful."""
+    with kvtier.Client(daemon.socket, timeout=30) as client:
+        space = client.namespace("kvtier-bench", block_bytes=4096, purpose="kvtier bench")
+        keys = [hashlib.sha256(bytes([number])).digest() for number in range(20)]
+        space.put(keys, bytes(20 * 4096))
+        for _ in range(20):
+            require(space.lookup(keys).run == 20, "a benchmark does not find its blocks")
+        page.until(f"{TITLE}.startsWith('Idle: no engine asked for a block')", "a benchmark counts in the verdict")
+        space.clear()
+
+
 def check_loaded(page: Page, look: Look, daemon: Daemon, seconds: float) -> None:
     page.open(daemon.url)
+    check_benchmark(page, daemon)
     engines = Engines(daemon.socket)
     try:
         engines.work(seconds)
         with engines.working():
-            page.until(f"{ANSWERED} && {TITLE}.startsWith('Helps')", "a daemon that is of use is not said to be")
+            page.until(f"{ANSWERED} && {TITLE}.startsWith('Helps: saved ')", "a daemon that is of use is not said to be")
+            require(re.search(r"^Helps: saved \S+ \S+( \S+ \S+)? of prefill in the last ", text_of(page, "#verdict-title")) is not None, text_of(page, "#verdict-title"))
             look.everywhere("loaded")
             check_hover(page)
             check_keyboard(page)

@@ -82,7 +82,8 @@ final class DemotionScenario {
                 "ssd.directory=" + directories.stream().map(Path::toString).collect(joining(",")),
                 "ssd.admission=" + admission);
         KvtierClient client = daemon.connect()) {
-      Namespace namespace = client.namespace("bench-demotion", BLOCK_BYTES, Map.of());
+      Namespace namespace =
+          client.namespace("bench-demotion", BLOCK_BYTES, Map.of("purpose", "kvtier bench"));
       rounds =
           Rounds.measure(
               // A disk is slower where nothing was written yet.

@@ -73,7 +73,7 @@ final class FullTierScenario {
 
     Puts(DaemonProcess daemon) throws Exception {
       client = daemon.connect();
-      namespace = client.namespace("bench-full", BLOCK_BYTES, Map.of());
+      namespace = client.namespace("bench-full", BLOCK_BYTES, Map.of("purpose", "kvtier bench"));
     }
 
     /** All bytes, until a flush after the last put was answered: all are on SSD, or were. */

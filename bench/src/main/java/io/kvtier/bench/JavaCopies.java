@@ -47,8 +47,10 @@ final class JavaCopies implements AutoCloseable {
   JavaCopies(KvtierClient client, int blockBytes, int blocks, int batch) {
     this.client = client;
     set = new WorkingSet(blockBytes, blocks, batch, arena);
-    gets = client.namespace("bench-get-" + blockBytes, blockBytes, Map.of());
-    puts = client.namespace("bench-put-" + blockBytes, blockBytes, Map.of());
+    gets =
+        client.namespace("bench-get-" + blockBytes, blockBytes, Map.of("purpose", "kvtier bench"));
+    puts =
+        client.namespace("bench-put-" + blockBytes, blockBytes, Map.of("purpose", "kvtier bench"));
     putKeyBytes = arena.allocate((long) batch * BenchKeys.KEY_BYTES, 8);
     putKeys = Keys.wrap(putKeyBytes, BenchKeys.KEY_BYTES);
     for (int index = 0; index < set.batches(); index++) {

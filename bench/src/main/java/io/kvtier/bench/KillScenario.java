@@ -119,7 +119,8 @@ final class KillScenario {
   /** As {@code ride} of {@code worker.py}. */
   private static Ride ride(KvtierClient client) {
     try (Arena arena = Arena.ofConfined()) {
-      Namespace namespace = client.namespace("bench-ride-java", BLOCK_BYTES, Map.of());
+      Namespace namespace =
+          client.namespace("bench-ride-java", BLOCK_BYTES, Map.of("purpose", "kvtier bench"));
       MemorySegment content = arena.allocate(BLOCK_BYTES, 64);
       MemorySegment target = arena.allocate(BLOCK_BYTES, 64);
       MemorySegment keyBytes = arena.allocate(BenchKeys.KEY_BYTES, 8);

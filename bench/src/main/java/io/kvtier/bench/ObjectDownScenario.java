@@ -129,7 +129,8 @@ final class ObjectDownScenario {
   /** Asks for blocks that are nowhere, as long as the flag stands; returns for how many. */
   private static long ask(KvtierClient client, AtomicBoolean running) {
     try (Arena arena = Arena.ofConfined()) {
-      Namespace namespace = client.namespace("bench-absent", BLOCK_BYTES, Map.of());
+      Namespace namespace =
+          client.namespace("bench-absent", BLOCK_BYTES, Map.of("purpose", "kvtier bench"));
       MemorySegment keyBytes = arena.allocate((long) ABSENT_BATCH * BenchKeys.KEY_BYTES, 8);
       Keys keys = Keys.wrap(keyBytes, BenchKeys.KEY_BYTES);
       List<MemorySegment> targets = new ArrayList<>();
@@ -161,7 +162,7 @@ final class ObjectDownScenario {
 
     Gets(KvtierClient client, Arena arena) {
       this.client = client;
-      namespace = client.namespace("bench-down", BLOCK_BYTES, Map.of());
+      namespace = client.namespace("bench-down", BLOCK_BYTES, Map.of("purpose", "kvtier bench"));
       target = List.of(arena.allocate(BLOCK_BYTES, 64));
       for (int i = 0; i < BLOCKS; i++) {
         MemorySegment key = arena.allocate(BenchKeys.KEY_BYTES, 8);

@@ -97,7 +97,8 @@ final class ScalingScenario {
     Leaser(KvtierClient client, JavaCopies blocks, int number) {
       this.client = client;
       this.blocks = blocks;
-      namespace = client.namespace(blocks.gets().name(), BLOCK_BYTES, Map.of());
+      namespace =
+          client.namespace(blocks.gets().name(), BLOCK_BYTES, Map.of("purpose", "kvtier bench"));
       lease = client.blocking().newLease();
       turn = number;
     }

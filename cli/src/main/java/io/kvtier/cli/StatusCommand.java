@@ -47,6 +47,7 @@ final class StatusCommand extends DaemonCommand {
       if (report.object() != null) {
         answer.add("object", report.object());
       }
+      answer.add("savings", savings(report.counters()));
       answer.add("degraded", !report.troubles().isEmpty());
       JsonArray troubles = new JsonArray();
       report.troubles().forEach(troubles::add);
@@ -101,17 +102,60 @@ final class StatusCommand extends DaemonCommand {
               + Units.counted(object.getLong("stored", 0), "block")
               + " stored since the start");
     }
-    long asked = counters.getOrDefault("acquire_blocks", 0L);
     line(pad("namespaces") + report.namespacesTotal());
     line(pad("sessions") + report.otherClients() + " without this command's");
+    ToolsLeftOut engines = new ToolsLeftOut(counters);
     line(
         pad("lookups")
-            + share(
-                counters.getOrDefault("lookup_hits", 0L),
-                counters.getOrDefault("lookup_blocks", 0L))
-            + " found");
-    line(pad("gets") + share(Report.hits(counters), asked) + " served");
+            + share(engines.of("lookup_hits"), engines.of("lookup_blocks"))
+            + " found"
+            + engines.remark());
+    long served = Report.hits(counters) - engines.ofTools("hits");
+    long asked =
+        counters.getOrDefault("acquire_blocks", 0L)
+            - engines.ofTools("hits")
+            - engines.ofTools("misses");
+    line(pad("gets") + share(served, Math.max(served, asked)) + " served" + engines.remark());
+    line(pad("saved") + saved(counters));
     return 0;
+  }
+
+  /** Counts of engines: without those of kvtier's own tools. */
+  private record ToolsLeftOut(Map<String, Long> counters) {
+    long ofTools(String name) {
+      return counters.getOrDefault("tool_" + name, 0L);
+    }
+
+    long of(String name) {
+      return Math.max(0, counters.getOrDefault(name, 0L) - ofTools(name));
+    }
+
+    String remark() {
+      return ofTools("lookup_blocks") + ofTools("hits") + ofTools("misses") > 0
+          ? ", without kvtier's own tools"
+          : "";
+    }
+  }
+
+  private static JsonObject savings(Map<String, Long> counters) {
+    JsonObject savings = new JsonObject();
+    for (String name : new String[] {"saved_tokens", "saved_prefill_ns", "spent_load_ns"}) {
+      savings.add(name, counters.getOrDefault(name, 0L));
+    }
+    return savings;
+  }
+
+  /** What engines saved since the start, in words. */
+  private static String saved(Map<String, Long> counters) {
+    long tokens = counters.getOrDefault("saved_tokens", 0L);
+    if (tokens == 0) {
+      return "nothing since the start, as far as engines have reported";
+    }
+    long prefillNs = counters.getOrDefault("saved_prefill_ns", 0L);
+    return (prefillNs == 0 ? "" : Units.duration(prefillNs) + " of prefill, ")
+        + Units.counted(tokens, "token")
+        + " since the start; loading took "
+        + Units.duration(counters.getOrDefault("spent_load_ns", 0L));
   }
 
   private static String placeName(CacheClient client) {

@@ -76,6 +76,11 @@ final class Units {
     return String.format(Locale.ROOT, "%.1f %s", value, unit);
   }
 
+  /** {@code 1500000} is 1.5 ms, and {@code 3720000000000} is 1 h 2 min. */
+  static String duration(long ns) {
+    return ns < 60_000_000_000L ? nanoseconds(ns) : seconds(ns / 1_000_000_000);
+  }
+
   /** A part of a whole; a dash where there is no whole. */
   static String percent(long part, long whole) {
     return whole <= 0 ? "-" : String.format(Locale.ROOT, "%.0f %%", 100.0 * part / whole);

@@ -78,9 +78,11 @@ final class CommandLineTest {
       assertTrue(
           status.out().lines().anyMatch("lookups     2 of 3 blocks (67 %) found"::equals),
           status::out);
+      assertTrue(status.out().contains("saved       nothing since the start"), status::out);
       assertTrue(status.out().contains("process " + daemon.pid()), status::out);
       String json = run("status", "--json").out();
       assertTrue(json.contains("\"answers\":true"), json);
+      assertTrue(json.contains("\"savings\":{\"saved_tokens\":0,"), json);
       assertTrue(json.contains("\"degraded\":false,\"troubles\":[]"), json);
       assertEquals(0, run("drain", "--off").exitCode());
 

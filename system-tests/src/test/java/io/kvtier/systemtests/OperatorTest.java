@@ -288,11 +288,20 @@ final class OperatorTest {
     return "tcp://127.0.0.1:" + port;
   }
 
+  private static JsonObject stats() {
+    return Json.parse(run("stats", "--json").out()).asObject();
+  }
+
   @Test
-  void bench_getsBackWhatItPut() {
+  void bench_getsBackWhatItPut_andChangesNoFigureOfEngines() {
+    String accounts = stats().get("accounts").toString();
     Ran ran = run("bench", "--blocks", "4", "--block-kib", "64", "--rounds", "2", "--json");
     assertEquals(0, ran.exitCode(), ran.toString());
     assertEquals(4, Json.parse(ran.out()).asObject().getInt("deleted", 0), ran.out());
+    assertEquals(accounts, stats().get("accounts").toString());
+    JsonObject counters = stats().get("counters").asObject();
+    assertTrue(counters.getLong("tool_hits", 0) >= 4, counters.toString());
+    assertEquals(0, counters.getLong("saved_tokens", -1));
   }
 
   @Test

@@ -29,20 +29,32 @@ const total = (history, name) => history.amounts[name];
 /** What was served, by where it came from. */
 const HITS = ['hits_host', 'hits_ssd', 'hits_object', 'hits_gpu'];
 
-const totalHits = (history) => sum(HITS.map((name) => total(history, name)));
+const totalHits = (history) => sum(HITS.map((name) => total(history, name))) - total(history, 'tool_hits');
 
 // ---- what it means
 
 const TIER_NAMES = {host: 'Host memory', ssd: 'SSD', object: 'Object store', gpu: 'GPU memory'};
 
-/** Of the blocks that were asked for in a time, how many were there. */
+/** A verdict needs so many blocks: a few say nothing of what engines ask for. */
+const ASKED_MIN = 100;
+
+/** Of the blocks that engines asked for in a time, how many were there. kvtier's own tools are no engines. */
 function hitsOf(history) {
-  const looked = total(history, 'lookup_blocks');
+  const looked = total(history, 'lookup_blocks') - total(history, 'tool_lookup_blocks');
   if (looked >= 1) {
-    return {asked: looked, hits: total(history, 'lookup_hits'), verb: 'looked-up'};
+    return {asked: looked, hits: total(history, 'lookup_hits') - total(history, 'tool_lookup_hits'), verb: 'looked-up'};
   }
   const hits = totalHits(history);
-  return {asked: hits + total(history, 'misses'), hits, verb: 'requested'};
+  return {asked: hits + total(history, 'misses') - total(history, 'tool_misses'), hits, verb: 'requested'};
+}
+
+/** What engines did not have to compute within a day, in words; empty where no engine has told. */
+function savedText({day}) {
+  if (day.saved_tokens < 1) {
+    return '';
+  }
+  const what = day.saved_prefill_ns >= 1e9 ? `${duration(day.saved_prefill_ns / 1e9)} of prefill` : counted(day.saved_tokens, 'token');
+  return `saved ${what} ${day.seconds >= 86000 ? 'in the last 24 hours' : `in the last ${duration(day.seconds)}`}`;
 }
 
 /** The time that a history covers, in words. */
@@ -131,16 +143,25 @@ function verdictOf(data) {
   }
   if (asked < 1) {
     const isEmpty = stats.counters.blocks === 0;
-    const idle = isEmpty ? 'Empty: nothing is stored yet' : `Idle: nobody asked for a block ${when}`;
+    const saved = savedText(history);
+    const idle = isEmpty ? 'Empty: nothing is stored yet' : `Idle: no engine asked for a block ${when}${saved && `; ${saved}`}`;
     if (troubles.length > 0) {
       return {level: 'warn', title: `Degraded: ${troubles[0]}`, lines: [...lines.slice(1), idle], isEmpty};
     }
     return {level: isGrave ? 'warn' : 'idle', title: idle, lines, isEmpty};
   }
-  const saved = totalHits(history);
+  const loaded = totalHits(history);
   const served = total(history, 'host_read') + total(history, 'gpu_peer');
-  const fact = `Loaded instead of computed: ${counted(saved, 'block')} (${bytes(served)}).`;
+  const fact = `Loaded instead of computed: ${counted(loaded, 'block')} (${bytes(served)}).`;
+  if (asked < ASKED_MIN && troubles.length === 0 && !isGrave) {
+    return {level: 'idle', title: `Too little traffic for a verdict: engines asked for ${counted(asked, 'block')} ${when}`, lines: [...lines, fact]};
+  }
   const helps = hits / asked >= 0.01;
+  const saved = savedText(history);
+  const spent = history.day.spent_load_ns / 1e9;
+  if (saved) {
+    lines.unshift(`Engines ${saved} (${counted(history.day.saved_tokens, 'token')}); loading took ${spent < 1 ? `${Math.round(spent * 1000)}${SPACE}ms` : duration(spent)}.`);
+  }
   if (troubles.length > 0) {
     return {level: 'warn', title: `Degraded, ${helps ? 'still helps' : 'does not help'}: ${said}`, lines: [...lines, fact]};
   }
@@ -151,7 +172,7 @@ function verdictOf(data) {
     lines.push('The blocks that engines ask for were never stored here, or were evicted: see the evictions, and what-if for a larger tier.');
     return {level: 'warn', title: `Does not help: ${said}`, lines};
   }
-  return {level: 'good', title: `Helps: ${said}`, lines: [fact, ...lines]};
+  return {level: 'good', title: `Helps: ${saved ? `${saved}; ` : ''}${said}`, lines: [fact, ...lines]};
 }
 
 // ---- showing it
