@@ -647,7 +647,7 @@ def check_values(page: Page, daemon: Daemon) -> None:
     ends = [history["from_ms"], *history["times_ms"]]
     spans = [end - begin for begin, end in pairwise(ends)]
     looked, hits = (
-        sum(rate * span for rate, span in zip(history["rates"][name], spans, strict=True))
+        sum((rate - of_tools) * span for rate, of_tools, span in zip(history["rates"][name], history["rates"][f"tool_{name}"], spans, strict=True))
         for name in ("lookup_blocks", "lookup_hits")
     )
     said = re.search(r"([0-9.]+) % of looked-up blocks", text_of(page, "#verdict-title"))

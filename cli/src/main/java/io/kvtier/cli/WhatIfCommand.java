@@ -13,7 +13,9 @@ import picocli.CommandLine.Command;
     description = {
       "Shows the hit ratios that the tiers would have had with half, double or ten times their"
           + " size, and under other policies.",
-      "Only a tier with the policy 'auto' keeps these figures. To set it: kvtier policy host auto.",
+      "A tier with the policy 'auto' simulates requests, under several policies. Any other tier"
+          + " simulates a sample of its blocks under LRU, and does not tell prefix hits from block"
+          + " hits. A daemon with tenants simulates nothing.",
       "Each put and each get of a block is one access; lookups are not counted. TOTAL is the number"
           + " of all accesses, SAMPLED the number of accesses that were simulated.",
       "An access is a hit if the simulated tier holds the block at that moment. A put can be a hit,"
@@ -62,9 +64,9 @@ final class WhatIfCommand extends DaemonCommand {
     if (all.isEmpty()) {
       throw new Failure(
           Failure.NEGATIVE,
-          "no tier has the policy 'auto' (policies: "
+          "this daemon has tenants, so it simulates no tiers of other sizes (policies: "
               + policies
-              + "): set it with 'kvtier policy host auto', and ask again after some requests");
+              + ")");
     }
     if (!isJson()) {
       table.lines().forEach(this::line);

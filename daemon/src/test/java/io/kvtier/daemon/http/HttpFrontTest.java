@@ -235,7 +235,9 @@ final class HttpFrontTest {
     assertEquals(
         new JsonObject().put("host", "lineage/lru").put("ssd", "lineage/lru"),
         json("/api/v1/policies"));
-    assertEquals("[]", get("/api/v1/whatif").body());
+    JsonArray whatIf = new JsonArray(get("/api/v1/whatif").body());
+    assertEquals(8, whatIf.size(), "four sizes of each tier");
+    assertEquals(0.5, whatIf.getJsonObject(0).getDouble("factor"));
   }
 
   @Test

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.space;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.WhatIf;
+import io.kvtier.policies.eviction.CurvePolicy;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.List;
@@ -51,7 +52,12 @@ final class TierPolicies {
     EvictionPolicy[] made = new EvictionPolicy[slots.parts()];
     for (int part = 0; part < made.length; part++) {
       PolicySize size = policySize(part);
-      made[part] = EvictionPolicies.create(name, size.ids(), size.capacity());
+      EvictionPolicy policy = EvictionPolicies.create(name, size.ids(), size.capacity());
+      // What other sizes would do is asked of the whole tier.
+      made[part] =
+          made.length == 1 && policy.whatIf().isEmpty()
+              ? new CurvePolicy(policy, size.ids(), size.capacity())
+              : policy;
     }
     return made;
   }
@@ -80,9 +86,8 @@ final class TierPolicies {
     return name;
   }
 
-  /** What the policy knows of tiers of other sizes; empty when it does not simulate any. */
+  /** What tiers of other sizes would have found; empty where there are tenants. */
   List<WhatIf> whatIf() {
-    // What other sizes would do is asked of the whole tier.
     return policies.length == 1 ? policies[0].whatIf() : List.of();
   }
 

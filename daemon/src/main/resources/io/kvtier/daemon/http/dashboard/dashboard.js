@@ -488,11 +488,8 @@ function showWhatIf({stats, whatIf}) {
   }
   const tiers = stats.tiers.map((tier) => [tier, whatIf.filter((one) => one.tier === tier.tier && one.references > 0)]).filter(([, all]) => all.length > 0);
   if (tiers.length === 0) {
-    const isAuto = stats.tiers.some((tier) => tier.policy.startsWith('auto'));
     charts.whatIf = {};
-    renew(place, isAuto
-      ? none('The simulated tiers have seen no requests yet.')
-      : element('p', {class: 'none'}, 'No tier simulates other sizes. Policies: ', stats.tiers.map((tier) => `${tier.policy} (${tier.tier})`).join(', '), '. ', element('code', {}, 'kvtier policy host auto'), ' starts the simulation; no block is lost by it.'));
+    renew(place, none('The simulated tiers have seen no requests yet.'));
     return;
   }
   const wanted = tiers.map(([tier]) => tier.tier).join();
