@@ -86,7 +86,7 @@ GUARDS = [
     Guard(
         3,
         "the end of a session answers whoever waits",
-        "client-java/src/main/java/io/kvtier/client/Session.java",
+        "client-java/src/main/java/io/kvtier/client/internal/session/InFlight.java",
         "if (call.state() == Call.WAITING || call.state() == Call.ABANDONED) {",
         "if (call.state() == Call.ABANDONED) {",
         "wound03_hangs",

@@ -11,18 +11,23 @@ public final class Blocks {
   private final byte[] statuses;
   private final byte[] tiers;
 
-  Blocks(int count) {
-    statuses = new byte[count];
-    tiers = new byte[count];
+  private Blocks(byte[] statuses, byte[] tiers) {
+    this.statuses = statuses;
+    this.tiers = tiers;
   }
 
-  void set(int index, Status status, TierId tier) {
-    statuses[index] = (byte) status.code();
-    tiers[index] = (byte) tier.code();
-  }
-
-  void set(int index, Status status) {
-    statuses[index] = (byte) status.code();
+  /**
+   * Outcomes in arrays, which must not be changed any more.
+   *
+   * @param statuses for each block {@link Status#code}
+   * @param tiers for each block {@link TierId#code}
+   */
+  public static Blocks wrap(byte[] statuses, byte[] tiers) {
+    if (statuses.length != tiers.length) {
+      throw new IllegalArgumentException(
+          statuses.length + " statuses, but " + tiers.length + " tiers");
+    }
+    return new Blocks(statuses, tiers);
   }
 
   public int count() {

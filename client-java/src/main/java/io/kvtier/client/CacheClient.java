@@ -16,7 +16,7 @@ public interface CacheClient extends AutoCloseable {
    *     else the path of a socket
    */
   static CacheClient open(String place) {
-    return RemoteAddress.isOne(place)
+    return RemoteClient.isAddress(place)
         ? RemoteClient.builder(place).build()
         : KvtierClient.builder().socket(Path.of(place)).build();
   }

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * One cache layout, and the operations on its blocks. Outcomes are values. {@link Namespace} uses a
- * daemon of this machine, {@link RemoteNamespace} uses gRPC.
+ * One cache layout, and the operations on its blocks. Outcomes are values. {@link KvtierClient}
+ * makes namespaces of a daemon on this machine, {@link RemoteClient} makes namespaces over gRPC.
  */
 public interface CacheNamespace {
   String name();

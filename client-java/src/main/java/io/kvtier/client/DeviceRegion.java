@@ -1,8 +1,6 @@
 package io.kvtier.client;
 
-import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.Verb;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
@@ -21,34 +19,16 @@ import org.jspecify.annotations.Nullable;
  * its process hangs, or its GPU does, can bytes come later, without a bound: who can't rule that
  * out uses the memory again when that process has ended.
  */
-public final class DeviceRegion {
-  private final Operations operations;
-  private final Namespace namespace;
-  private final Session session;
-  private final int id;
-  private final RegionSpec spec;
+public interface DeviceRegion {
+  /** What came of a registration. */
+  record Result(Status status, String detail, @Nullable DeviceRegion region) {}
 
-  DeviceRegion(
-      Operations operations, Namespace namespace, Session session, int id, RegionSpec spec) {
-    this.operations = operations;
-    this.namespace = namespace;
-    this.session = session;
-    this.id = id;
-    this.spec = spec;
-  }
-
-  /** What it was registered with. */
-  public RegionSpec spec() {
-    return spec;
-  }
-
-  /** Which blocks to copy, and what of them. */
-  public static final class Selection {
-    final int[] numbers;
-    final int firstLayer;
-    final int endLayer;
-    final int event;
-    final int rank;
+  /** Which blocks to copy, and which layers of them. */
+  final class Selection {
+    private final int[] numbers;
+    private final int firstLayer;
+    private final int endLayer;
+    private final int event;
 
     /**
      * Some layers of blocks.
@@ -58,11 +38,6 @@ public final class DeviceRegion {
      * @param event which event of the region the copies wait for, from 1; 0: none
      */
     public Selection(int[] numbers, int firstLayer, int endLayer, int event) {
-      this(numbers, firstLayer, endLayer, event, 0);
-    }
-
-    private Selection(int[] numbers, int firstLayer, int endLayer, int event, int rank) {
-      this.rank = rank;
       this.numbers = numbers;
       this.firstLayer = firstLayer;
       this.endLayer = endLayer;
@@ -74,33 +49,40 @@ public final class DeviceRegion {
       return new Selection(numbers, 0, 0, 0);
     }
 
-    static Selection ofRank(int[] numbers, int rank) {
-      return new Selection(numbers, 0, 0, 0, rank);
+    /** For each key the block's number in this memory. Not a copy: must not be changed. */
+    public int[] numbers() {
+      return numbers;
     }
 
-    void check(Keys keys) {
-      if (numbers.length != keys.count()) {
-        throw new IllegalArgumentException(
-            keys.count() + " keys, but " + numbers.length + " numbers of blocks");
-      }
+    public int firstLayer() {
+      return firstLayer;
+    }
+
+    /** One past the last layer; 0: all. */
+    public int endLayer() {
+      return endLayer;
+    }
+
+    /** Which event of the region the copies wait for, from 1; 0: none. */
+    public int event() {
+      return event;
     }
   }
+
+  /** What it was registered with. */
+  RegionSpec spec();
 
   /**
    * Copies blocks of this memory to the daemon, which keeps them; a block is there for others when
    * all of its layers have come. Cancelling the future does not end the copies.
    */
-  public CompletableFuture<BatchResult> put(Keys keys, Selection blocks, Options options) {
-    return copy(Verb.OFFLOAD, keys, blocks, options);
-  }
+  CompletableFuture<BatchResult> put(Keys keys, Selection blocks, Options options);
 
   /**
    * Copies blocks that the daemon keeps to this memory; from lower tiers they are loaded first.
    * Only those that are OK have their bytes. Cancelling the future does not end the copies.
    */
-  public CompletableFuture<BatchResult> get(Keys keys, Selection blocks, Options options) {
-    return copy(Verb.ONBOARD, keys, blocks, options);
-  }
+  CompletableFuture<BatchResult> get(Keys keys, Selection blocks, Options options);
 
   /**
    * Says which blocks stand in this memory, for other regions to get them from here: over NVLink,
@@ -115,54 +97,17 @@ public final class DeviceRegion {
    * @param numbers for each key the block's number in this memory
    * @param rank what lookups call this engine; the last one given is that of all
    */
-  public CompletableFuture<BatchResult> advertise(
-      Keys keys, int[] numbers, int rank, Options options) {
-    Selection blocks = Selection.ofRank(numbers, rank);
-    return copy(Verb.ADVERTISE, keys, blocks, options);
-  }
+  CompletableFuture<BatchResult> advertise(Keys keys, int[] numbers, int rank, Options options);
 
   /**
    * Takes blocks back that are advertised; done when no copy of them is under way. Those that come
    * to OK, or to MISS (not advertised), can be used again; of any other that is not said.
    */
-  public CompletableFuture<BatchResult> revoke(Keys keys, Options options) {
-    return say(Verb.REVOKE, keys, Selection.of(), options);
-  }
-
-  private CompletableFuture<BatchResult> copy(
-      Verb verb, Keys keys, Selection blocks, Options options) {
-    blocks.check(keys);
-    return say(verb, keys, blocks, options);
-  }
-
-  private CompletableFuture<BatchResult> say(
-      Verb verb, Keys keys, Selection blocks, Options options) {
-    // Another future than the operation's own, which asks the daemon to cancel and is done at once.
-    return operations
-        .async(
-            listener -> operations.blocks(verb, namespace, this, keys, blocks, options, listener),
-            Operations::batchResult)
-        .copy();
-  }
+  CompletableFuture<BatchResult> revoke(Keys keys, Options options);
 
   /** Has the daemon close its mappings, after the copies that are under way; waits for that. */
-  public Status close() {
-    Request request = new Request(Verb.UNREGISTER_REGION, System.nanoTime() + Operations.REGION_NS);
-    request.argument = id;
-    Batch batch = new Batch(session, 0, Protocol.KEYS_MAX, null);
-    session.submit(request, batch, 0, true);
-    return session.await(batch).read(Batch::status);
-  }
-
-  Session session() {
-    return session;
-  }
+  Status close();
 
   /** The daemon's number of it, as {@link LookupResult.Holder} has it. */
-  public int id() {
-    return id;
-  }
-
-  /** What came of a registration. */
-  public record Result(Status status, String detail, @Nullable DeviceRegion region) {}
+  int id();
 }

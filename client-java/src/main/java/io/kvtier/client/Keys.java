@@ -131,15 +131,23 @@ public final class Keys {
             to - from);
   }
 
-  int stride() {
+  /** The bytes from one key to the next as a request carries them: a multiple of 8. */
+  public int stride() {
     return Records.keyStride(keyBytes);
   }
 
-  void copyTo(int from, int keys, MemorySegment target, long offset) {
+  /**
+   * Copies keys as a request carries them, each padded to {@link #stride}.
+   *
+   * @param from the first of the keys
+   * @param keys how many
+   * @param offset where the copy begins in the target
+   */
+  public void copyTo(int from, int keys, MemorySegment target, long offset) {
     MemorySegment.copy(packed, (long) from * stride(), target, offset, (long) keys * stride());
   }
 
-  void checkIndex(int index) {
+  private void checkIndex(int index) {
     if (index < 0 || index >= count) {
       throw new IndexOutOfBoundsException("key " + index + " of " + count);
     }

@@ -1,18 +1,17 @@
 package io.kvtier.client;
 
+import io.kvtier.client.internal.local.LocalClient;
+import io.kvtier.client.internal.session.Connecting;
+import io.kvtier.client.internal.session.DaemonUser;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.Verb;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.ThreadPoolExecutor;
-import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,42 +27,10 @@ import org.jspecify.annotations.Nullable;
  * operations wait for the next attempt, too; futures are answered at once.
  */
 public final class KvtierClient implements CacheClient {
-  private static final int COPY_THREADS_MAX = 4;
+  private final LocalClient local;
 
-  private final Config config;
-  private final Connector connector;
-  private final Receiver receiver;
-  private final Operations operations;
-  private final Transfers transfers;
-  private final BlockingClient blocking;
-  private final @Nullable ThreadPoolExecutor ownCopies;
-
-  private KvtierClient(Config config, @Nullable Executor copies) {
-    this.config = config;
-    Receiver[] later = new Receiver[1];
-    this.connector =
-        new Connector(config, batch -> later[0].answered(batch), () -> later[0].wakeIfRunning());
-    this.receiver = new Receiver(connector);
-    later[0] = receiver;
-    this.operations = new Operations(config, connector, receiver);
-    this.ownCopies = copies == null ? newCopies() : null;
-    Executor copyOn = ownCopies != null ? ownCopies : copies;
-    this.transfers = new Transfers(operations, copyOn == null ? Runnable::run : copyOn);
-    this.blocking = new BlockingClient(operations, transfers);
-  }
-
-  private static ThreadPoolExecutor newCopies() {
-    int threads = Math.clamp(Runtime.getRuntime().availableProcessors() / 2, 1, COPY_THREADS_MAX);
-    ThreadPoolExecutor executor =
-        new ThreadPoolExecutor(
-            threads,
-            threads,
-            10,
-            TimeUnit.SECONDS,
-            new LinkedBlockingQueue<>(),
-            Thread.ofPlatform().daemon().name("kvtier-copy-", 0).factory());
-    executor.allowCoreThreadTimeOut(true);
-    return executor;
+  private KvtierClient(LocalClient local) {
+    this.local = local;
   }
 
   public static Builder builder() {
@@ -72,17 +39,17 @@ public final class KvtierClient implements CacheClient {
 
   /** Where the daemon is looked for. */
   public Path socket() {
-    return config.socket();
+    return local.socket();
   }
 
   @Override
   public String place() {
-    return config.socket().toString();
+    return local.socket().toString();
   }
 
   @Override
   public boolean isConnected() {
-    return connector.current() != null;
+    return local.isConnected();
   }
 
   /**
@@ -92,18 +59,12 @@ public final class KvtierClient implements CacheClient {
    *     client's timeout
    */
   public DaemonInfo connect() {
-    Session session = connector.awaitAttempt(config.timeoutNs(), true);
-    if (session == null) {
-      Connector.Problem problem = connector.problem();
-      throw new KvtierException(problem.status(), problem.text());
-    }
-    return session.wires().info();
+    return local.connect();
   }
 
   /** The daemon at the other end, or null while there is none. */
   public @Nullable DaemonInfo daemon() {
-    Session session = connector.current();
-    return session == null ? null : session.wires().info();
+    return local.daemon();
   }
 
   /**
@@ -111,8 +72,7 @@ public final class KvtierClient implements CacheClient {
    * daemon.
    */
   public Optional<Duration> sinceHeartbeat() {
-    Session session = connector.current();
-    long heartbeatNs = session == null ? 0 : session.heartbeatNs();
+    long heartbeatNs = local.heartbeatNs();
     return heartbeatNs == 0
         ? Optional.empty()
         : Optional.of(Duration.ofNanos(Math.max(0, System.nanoTime() - heartbeatNs)));
@@ -130,30 +90,12 @@ public final class KvtierClient implements CacheClient {
    */
   @Override
   public Namespace namespace(String name, long blockBytes, Map<String, String> properties) {
-    Namespace namespace =
-        new Namespace(operations, transfers, NamespaceProperties.of(name, blockBytes, properties));
-    connector.add(namespace);
-    Session session = connector.session(System.nanoTime() + config.timeoutNs());
-    if (session != null) {
-      Namespace.Registration registration = namespace.registration(session);
-      if (registration.status() != Status.OK && session.isAlive()) {
-        connector.remove(namespace);
-        throw new KvtierException(
-            registration.status(), aboutNamespace(name, registration.detail()));
-      }
-    }
-    return namespace;
+    return local.namespace(name, blockBytes, properties);
   }
 
-  /** The daemon's own words name the namespace already where it is known otherwise. */
-  private static String aboutNamespace(String name, String detail) {
-    String named = "namespace '" + name + "'";
-    return detail.startsWith(named) ? detail : named + ": " + detail;
-  }
-
-  /** The same operations for threads that wait themselves. */
+  /** The operations for threads that wait themselves. */
   public BlockingClient blocking() {
-    return blocking;
+    return local.blocking();
   }
 
   /**
@@ -161,18 +103,13 @@ public final class KvtierClient implements CacheClient {
    */
   @Override
   public CompletableFuture<PingResult> ping() {
-    long start = System.nanoTime();
-    return operations.async(
-        listener -> operations.plain(Verb.PING, null, Options.DEFAULT, listener),
-        batch -> operations.pingResult(batch, start));
+    return local.ping();
   }
 
   /** The daemon's state in JSON. */
   @Override
   public CompletableFuture<TextResult> stats() {
-    return operations.async(
-        listener -> operations.plain(Verb.STATS, null, Options.DEFAULT, listener),
-        Operations::textResult);
+    return local.stats();
   }
 
   /**
@@ -181,8 +118,7 @@ public final class KvtierClient implements CacheClient {
    */
   @Override
   public Map<String, Long> counters() {
-    Session session = connector.current();
-    return session == null ? Map.of() : session.counters();
+    return local.counters();
   }
 
   /**
@@ -191,17 +127,12 @@ public final class KvtierClient implements CacheClient {
    */
   @Override
   public void close() {
-    connector.close();
-    receiver.close();
-    ThreadPoolExecutor copies = ownCopies;
-    if (copies != null) {
-      copies.shutdown();
-    }
+    local.close();
   }
 
   @Override
   public String toString() {
-    return "client of " + config.socket() + (isConnected() ? "" : ", not connected");
+    return "client of " + local.socket() + (isConnected() ? "" : ", not connected");
   }
 
   /** A client's settings. */
@@ -314,22 +245,18 @@ public final class KvtierClient implements CacheClient {
      */
     public KvtierClient build() {
       Path path = socket;
-      Config config =
-          new Config(
+      Connecting to =
+          new Connecting(
               path == null ? SocketPaths.defaultPath() : path,
               DaemonUser.of(daemonUser),
               name,
-              timeout.toNanos(),
               Math.clamp(connectTimeout.toMillis(), 1, Integer.MAX_VALUE),
               requestRingBytes,
-              completionRingBytes,
-              spin.toNanos());
-      KvtierClient client = new KvtierClient(config, copies);
-      client.connector.start();
+              completionRingBytes);
+      LocalClient client = new LocalClient(to, timeout.toNanos(), spin.toNanos(), copies);
       // Not the handshake's bound: on a busy machine it takes the JVM a second or two to begin.
-      long patienceNs = Math.max(timeout.toNanos(), connectTimeout.toNanos());
-      Session ignored = client.connector.awaitAttempt(patienceNs, false);
-      return client;
+      client.start(Math.max(timeout.toNanos(), connectTimeout.toNanos()));
+      return new KvtierClient(client);
     }
   }
 }

@@ -11,7 +11,7 @@ public final class KvtierException extends RuntimeException {
 
   private final Status status;
 
-  KvtierException(Status status, String message) {
+  public KvtierException(Status status, String message) {
     super(message);
     this.status = status;
   }

@@ -14,7 +14,8 @@ public enum Priority {
     this.code = code;
   }
 
-  int code() {
+  /** The code in requests. */
+  public int code() {
     return code;
   }
 }

@@ -106,8 +106,10 @@ public record RegionSpec(
     }
   }
 
-  /** What is to be passed before the registration, in the order of its numbers. */
-  List<Piece> pieces() {
+  /**
+   * The memory that is passed to the daemon before the registration, in the order of its numbers.
+   */
+  public List<Piece> pieces() {
     return memories().stream()
         .filter(Exported.class::isInstance)
         .flatMap(memory -> ((Exported) memory).pieces().stream())
@@ -119,11 +121,11 @@ public record RegionSpec(
   }
 
   /**
-   * As the protocol has it.
+   * The specification as the body of a registration.
    *
    * @param firstPassed the number of the first of {@link #pieces}
    */
-  byte[] text(int firstPassed) {
+  public byte[] text(int firstPassed) {
     Map<Memory, Integer> numbers = new LinkedHashMap<>();
     StringBuilder allocations = new StringBuilder();
     int passed = firstPassed;

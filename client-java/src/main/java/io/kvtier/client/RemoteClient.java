@@ -1,5 +1,10 @@
 package io.kvtier.client;
 
+import io.kvtier.client.internal.remote.RemoteAddress;
+import io.kvtier.client.internal.remote.RemoteChannel;
+import io.kvtier.client.internal.remote.RemoteNamespace;
+import io.kvtier.client.internal.remote.RemoteSettings;
+import io.kvtier.client.internal.shared.NamespaceProperties;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.kvtier.protocol.v1.PingRequest;
@@ -7,14 +12,10 @@ import io.kvtier.protocol.v1.PingResponse;
 import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import io.vertx.core.Future;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.Function;
-import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -27,24 +28,12 @@ import org.jspecify.annotations.Nullable;
  * client's event loop: dependent stages that take long belong on an executor of their own.
  */
 public final class RemoteClient implements CacheClient {
-  /** The arguments of a client. */
-  record Settings(
-      RemoteAddress address,
-      Duration timeout,
-      @Nullable String token,
-      @Nullable Path tokenFile,
-      @Nullable Path authority,
-      @Nullable Path certificate,
-      @Nullable Path key) {}
-
-  private static final Pattern TOKEN = Pattern.compile("kvt_\\S+");
-
-  private final Settings settings;
+  private final RemoteSettings settings;
   private final RemoteChannel channel;
 
-  private RemoteClient(Settings settings) {
+  private RemoteClient(RemoteSettings settings) {
     this.settings = settings;
-    channel = new RemoteChannel(settings, () -> tokenOf(settings));
+    channel = new RemoteChannel(settings);
   }
 
   /**
@@ -56,24 +45,9 @@ public final class RemoteClient implements CacheClient {
     return new Builder(RemoteAddress.parse(address));
   }
 
-  /** The token to send, read anew from its file: it may have been replaced. */
-  private static @Nullable String tokenOf(Settings settings) {
-    String text = settings.token();
-    Path file = settings.tokenFile();
-    if (file != null) {
-      try {
-        text = Files.readString(file).strip();
-      } catch (IOException e) {
-        throw new IllegalArgumentException(
-            "the token file '" + file + "' can't be read: " + e.getMessage(), e);
-      }
-    }
-    if (text != null && !TOKEN.matcher(text).matches()) {
-      throw new IllegalArgumentException(
-          (file == null ? "the token" : "'" + file + "'")
-              + " is no token; expected kvt_..., as 'kvtier token make' prints it");
-    }
-    return text;
+  /** Whether a text is the address of a daemon, and not the path of a socket. */
+  static boolean isAddress(String place) {
+    return RemoteAddress.isOne(place);
   }
 
   @Override
@@ -93,21 +67,18 @@ public final class RemoteClient implements CacheClient {
   }
 
   @Override
-  public RemoteNamespace namespace(String name, long blockBytes, Map<String, String> properties) {
-    RemoteNamespace namespace =
-        new RemoteNamespace(this, NamespaceProperties.of(name, blockBytes, properties));
-    namespace.registerOrThrow();
-    return namespace;
+  public CacheNamespace namespace(String name, long blockBytes, Map<String, String> properties) {
+    return RemoteNamespace.register(channel, NamespaceProperties.of(name, blockBytes, properties));
   }
 
   @Override
   public CompletableFuture<PingResult> ping() {
-    long deadlineNs = deadlineNs(Options.DEFAULT);
+    long deadlineNs = channel.deadlineNs(Options.DEFAULT);
     if (isConnected()) {
-      return done(timedPing(deadlineNs), RemoteClient::silent);
+      return RemoteChannel.done(timedPing(deadlineNs), RemoteClient::silent);
     }
     // The first ping connects: connecting is not part of the round trip.
-    return done(
+    return RemoteChannel.done(
         timedPing(deadlineNs).compose(first -> timedPing(deadlineNs)), RemoteClient::silent);
   }
 
@@ -134,7 +105,7 @@ public final class RemoteClient implements CacheClient {
 
   @Override
   public CompletableFuture<TextResult> stats() {
-    return done(
+    return RemoteChannel.done(
         askStats()
             .map(answer -> {
               Status status = Status.of(answer.getOutcome().getStatusValue());
@@ -146,7 +117,8 @@ public final class RemoteClient implements CacheClient {
 
   @Override
   public Map<String, Long> counters() {
-    return done(askStats().map(StatsResponse::getCountersMap), failure -> Map.<String, Long>of())
+    return RemoteChannel.done(
+            askStats().map(StatsResponse::getCountersMap), failure -> Map.<String, Long>of())
         .join();
   }
 
@@ -155,31 +127,7 @@ public final class RemoteClient implements CacheClient {
         channel.call(
             KvtierGrpcClient.Stats,
             StatsRequest.getDefaultInstance(),
-            deadlineNs(Options.DEFAULT)));
-  }
-
-  RemoteChannel channel() {
-    return channel;
-  }
-
-  /** The deadline of an operation that begins now, by {@code System.nanoTime}. */
-  long deadlineNs(Options options) {
-    long timeoutNs = options.timeoutNs() == 0 ? settings.timeout().toNanos() : options.timeoutNs();
-    return System.nanoTime() + timeoutNs;
-  }
-
-  /** A future whose failures are outcomes. */
-  static <T> CompletableFuture<T> done(
-      Future<T> future, Function<RemoteChannel.Failure, T> failed) {
-    return future
-        .recover(error -> {
-          if (error instanceof RemoteChannel.Failure failure) {
-            return Future.succeededFuture(failed.apply(failure));
-          }
-          return Future.failedFuture(error);
-        })
-        .toCompletionStage()
-        .toCompletableFuture();
+            channel.deadlineNs(Options.DEFAULT)));
   }
 
   /** Answers everything in flight with UNAVAILABLE, and ends the connection. */
@@ -262,10 +210,10 @@ public final class RemoteClient implements CacheClient {
         throw new IllegalArgumentException(
             "certificates are for TLS, and " + address + " is without: use grpcs://");
       }
-      Settings settings =
-          new Settings(address, timeout, token, tokenFile, authority, certificate, key);
-      var _ = tokenOf(settings);
-      return new RemoteClient(settings);
+      RemoteSettings.Credentials credentials =
+          new RemoteSettings.Credentials(token, tokenFile, authority, certificate, key);
+      var _ = credentials.currentToken();
+      return new RemoteClient(new RemoteSettings(address, timeout, credentials));
     }
   }
 }

@@ -4,7 +4,6 @@ import io.kvtier.protocol.TraceContext;
 import java.util.HexFormat;
 import java.util.Locale;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -60,14 +59,8 @@ public final class RequestContext {
     return ScopedValue.where(CURRENT, context).<T, X>call(what);
   }
 
-  /**
-   * The same for a part of an operation that another thread works on; null: it was begun in none.
-   */
-  static <T extends @Nullable Object> T resume(@Nullable TraceContext context, Supplier<T> what) {
-    return context == null ? what.get() : ScopedValue.where(CURRENT, context).call(what::get);
-  }
-
-  static @Nullable TraceContext current() {
+  /** The context of this thread; null: none. */
+  public static @Nullable TraceContext current() {
     return CURRENT.isBound() ? CURRENT.get() : null;
   }
 }

@@ -52,7 +52,7 @@ final class RemoteClientTest {
   private final Liar liar = new Liar();
   private Vertx vertx;
   private RemoteClient client;
-  private RemoteNamespace namespace;
+  private CacheNamespace namespace;
 
   /** A daemon with the answers of a test. */
   private static final class Liar extends KvtierGrpcService {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.client.internal.session.FakeDaemon;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;

@@ -35,6 +35,17 @@ final class ArchitectureTest {
   private static final int INDEX_CLASSES_MAX = 25;
   private static final int INDEX_PAIRS_MAX = 3;
 
+  private static final String CLIENT = "io.kvtier.client";
+  private static final String CLIENT_INTERNAL = CLIENT + ".internal";
+  private static final int CLIENT_CIRCLE_MAX = 3;
+
+  /**
+   * The classes of the client's API that open clients. They stand above the internal packages, and
+   * the other classes of the API below.
+   */
+  private static final Set<String> CLIENT_ENTRIES =
+      Set.of(CLIENT + ".CacheClient", CLIENT + ".KvtierClient", CLIENT + ".RemoteClient");
+
   /** The words of host memory and SSD in names of constants and classes. */
   private static final Pattern TIER = Pattern.compile("HOST|SSD|Host[A-Z]|Ssd[A-Z]");
 
@@ -122,6 +133,44 @@ final class ArchitectureTest {
         in("io.kvtier.client..").or(in("io.kvtier.layout..")).or(in("io.kvtier.protocol..")));
   }
 
+  /** The internal packages of the client, each with those that it may use. */
+  @ParameterizedTest
+  @CsvSource({"shared, ''", "session, shared", "local, session shared", "remote, shared"})
+  void internalPackagesOfTheClientUseThoseBelow(String from, String below) {
+    DescribedPredicate<JavaClass> allowed = in(CLIENT_INTERNAL + "." + from).or(in(CLIENT));
+    for (String one : below.split(" ", -1)) {
+      allowed = one.isEmpty() ? allowed : allowed.or(in(CLIENT_INTERNAL + "." + one));
+    }
+    noClasses()
+        .that()
+        .resideInAPackage(CLIENT_INTERNAL + "." + from)
+        .should()
+        .dependOnClassesThat(
+            in(CLIENT + "..").and(DescribedPredicate.not(allowed).or(clientEntry())))
+        .check(CLASSES);
+  }
+
+  @Test
+  void onlyTheEntriesOfTheClientUseItsInternalPackages() {
+    noClasses()
+        .that(DescribedPredicate.not(in(CLIENT_INTERNAL + "..").or(clientEntry())))
+        .should()
+        .dependOnClassesThat(in(CLIENT_INTERNAL + ".."))
+        .check(CLASSES);
+  }
+
+  /** Nested classes count as their owners. */
+  @Test
+  void classesOfTheClientFormSmallCircles() {
+    Set<Set<String>> circles = circles(CLIENT);
+    assertTrue(
+        circles.stream().allMatch(circle -> circle.size() <= CLIENT_CIRCLE_MAX), circles::toString);
+  }
+
+  private static DescribedPredicate<JavaClass> clientEntry() {
+    return describe("an entry of the client", type -> CLIENT_ENTRIES.contains(outermost(type)));
+  }
+
   @Test
   void cliUsesClientProtocolAndPolicies() {
     usesOfOursOnly(
@@ -192,12 +241,19 @@ final class ArchitectureTest {
   /** Two classes that own each other may form a circle; nested classes count as their owners. */
   @Test
   void classesOfTheIndexFormPairsAtMost() {
+    Set<Set<String>> circles = circles(INDEX);
+    assertTrue(circles.stream().allMatch(circle -> circle.size() == 2), circles::toString);
+    assertTrue(circles.size() <= INDEX_PAIRS_MAX, circles::toString);
+  }
+
+  /** The sets of classes below a package that all reach one another. */
+  private static Set<Set<String>> circles(String root) {
     Map<String, Set<String>> uses = new TreeMap<>();
-    for (JavaClass type : indexClasses()) {
+    for (JavaClass type : classes(root)) {
       Set<String> used = uses.computeIfAbsent(outermost(type), _ -> new TreeSet<>());
       for (Dependency each : type.getDirectDependenciesFromSelf()) {
         JavaClass target = each.getTargetClass().getBaseComponentType();
-        if (in(INDEX + "..").test(target)) {
+        if (in(root + "..").test(target)) {
           used.add(outermost(target));
         }
       }
@@ -210,13 +266,16 @@ final class ArchitectureTest {
         circles.add(circle);
       }
     }
-    assertTrue(circles.stream().allMatch(circle -> circle.size() == 2), circles::toString);
-    assertTrue(circles.size() <= INDEX_PAIRS_MAX, circles::toString);
+    return circles;
   }
 
   private static List<JavaClass> indexClasses() {
+    return classes(INDEX);
+  }
+
+  private static List<JavaClass> classes(String root) {
     return CLASSES.stream()
-        .filter(in(INDEX + ".."))
+        .filter(in(root + ".."))
         .filter(type -> !type.getSimpleName().equals("package-info"))
         .toList();
   }
@@ -290,7 +349,10 @@ final class ArchitectureTest {
         .check(CLASSES);
   }
 
-  /** One slice for each package of a module. */
+  /**
+   * One slice for each package of a module. The entries of the client are a slice of their own:
+   * {@link #onlyTheEntriesOfTheClientUseItsInternalPackages} holds the others.
+   */
   private record PackagesOf(String root) implements SliceAssignment {
     @Override
     public String getDescription() {
@@ -299,6 +361,9 @@ final class ArchitectureTest {
 
     @Override
     public SliceIdentifier getIdentifierOf(JavaClass type) {
+      if (CLIENT_ENTRIES.contains(outermost(type))) {
+        return root.equals(CLIENT) ? SliceIdentifier.of("entries") : SliceIdentifier.ignore();
+      }
       String name = type.getPackageName();
       return name.equals(root) || name.startsWith(root + ".")
           ? SliceIdentifier.of(name)

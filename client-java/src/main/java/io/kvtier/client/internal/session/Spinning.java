@@ -1,0 +1,52 @@
+package io.kvtier.client.internal.session;
+
+/**
+ * How long to spin before sleeping. As long as a sleep and its wake-up would take, while that
+ * helps; where answers keep coming later than that (a tier is slow, or the daemon waits for the
+ * very core that is spun on), only briefly, with a full trial now and then.
+ *
+ * <p>Any threads, without a lock: a lost update makes one spin longer or shorter.
+ */
+final class Spinning {
+  private static final int FAILURES = 3;
+  private static final int TRIAL_EVERY = 16;
+  private static final int BRIEFER = 8;
+
+  private final long fullNs;
+  private volatile int failures;
+  private volatile int brief;
+
+  /**
+   * Spinning of one session.
+   *
+   * @param fullNs the longest
+   */
+  Spinning(long fullNs) {
+    this.fullNs = fullNs;
+  }
+
+  /** How long to spin now. */
+  long nextNs() {
+    if (failures < FAILURES) {
+      return fullNs;
+    }
+    int next = brief + 1;
+    brief = next % TRIAL_EVERY;
+    return next == TRIAL_EVERY ? fullNs : fullNs / BRIEFER;
+  }
+
+  /** The answer came while a thread spun. */
+  void succeeded() {
+    if (failures != 0) {
+      failures = 0;
+    }
+  }
+
+  /** None came, for so long. */
+  void failed(long spunNs) {
+    int before = failures;
+    if (spunNs == fullNs && before < FAILURES) {
+      failures = before + 1;
+    }
+  }
+}
