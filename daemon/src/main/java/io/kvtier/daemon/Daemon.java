@@ -298,20 +298,17 @@ public final class Daemon implements AutoCloseable {
                   grpcPlace,
                   new GrpcFront.Environment(
                       VERSION,
-                      index,
-                      doorbell,
-                      slabs,
-                      counters,
-                      limits.times().leaseNs(),
-                      config.network().grpc().usesTls() ? tls : null,
-                      callers,
-                      tenants,
-                      requests,
-                      new Heartbeat(region),
-                      areas(
-                          ssd.space().bytes() > 0,
-                          objectTier.forIndex() != null,
-                          !gpus.hasNone()))));
+                      new GrpcFront.IndexSide(index, doorbell, slabs, new Heartbeat(region)),
+                      new GrpcFront.Access(
+                          config.network().grpc().usesTls() ? tls : null, callers, tenants),
+                      new GrpcFront.Reporting(
+                          counters,
+                          requests,
+                          areas(
+                              ssd.space().bytes() > 0,
+                              objectTier.forIndex() != null,
+                              !gpus.hasNone())),
+                      limits.times().leaseNs())));
     }
     Listener.Place httpPlace = listeners.http();
     if (httpPlace != null) {
@@ -320,18 +317,17 @@ public final class Daemon implements AutoCloseable {
               new HttpFront(
                   httpPlace,
                   new HttpFront.Environment(
-                      VERSION,
-                      config.socket().path(),
-                      reloader == null ? config.reports()::settings : reloader::entries,
-                      region,
-                      index,
-                      doorbell,
-                      counters,
-                      latencies,
-                      config.network().http().hosts(),
-                      config.network().http().usesTls() ? tls : null,
-                      callers,
-                      tenants.count())));
+                      new HttpFront.About(
+                          VERSION,
+                          config.socket().path(),
+                          reloader == null ? config.reports()::settings : reloader::entries),
+                      new HttpFront.IndexSide(index, doorbell, region),
+                      new HttpFront.Numbers(counters, latencies),
+                      new HttpFront.Access(
+                          config.network().http().hosts(),
+                          config.network().http().usesTls() ? tls : null,
+                          callers,
+                          tenants.count()))));
     }
     PageTaker taker = keep(new PageTaker(slabs, Daemon::stopWithoutMemory));
     if (host.memory().hugePages()) {

@@ -32,13 +32,22 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
   /** The same for one that waits for the index, which answers at the deadline, however busy. */
   private static final long INDEX_GRACE_NS = 5_000_000_000L;
 
+  /** Is told of what happens to the calls of an event loop. */
+  interface Watch {
+    /** A call's first message has come. */
+    void heard(Call<?> call);
+
+    /** A call is over. */
+    void ended(Call<?> call);
+
+    /** A call is over, and its answer waits for its client's end. */
+    void held(Call<?> call);
+  }
+
   /**
    * What calls need of the event loop that they are confined to.
    *
    * @param requests is told of refusals that the index does not hear of
-   * @param onHeard told of a call whose first message has come
-   * @param onEnd told of one that is over
-   * @param onHeld told of one that is, and whose answer waits for its client's end
    */
   record Environment(
       IndexGateway gateway,
@@ -47,9 +56,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       IntFunction<MemorySegment> slabs,
       int chunkBytes,
       long stallNs,
-      Consumer<Call<?>> onHeard,
-      Consumer<Call<?>> onEnd,
-      Consumer<Call<?>> onHeld) {
+      Watch watch) {
 
     /** The namespace with a caller's number; the index knows it then. */
     Namespaces.Namespace namespace(long number) throws RefusedException {
@@ -92,7 +99,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
     progressNs = System.nanoTime();
     if (!isHeard) {
       isHeard = true;
-      environment.onHeard.accept(this);
+      environment.watch.heard(this);
     }
     if (over || answer != null) {
       return;
@@ -271,7 +278,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       stream.dropRest();
       // The end may have come with what was dropped.
       if (answer != null) {
-        environment.onHeld.accept(this);
+        environment.watch.held(this);
       }
     }
   }
@@ -320,7 +327,7 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
       over = true;
       connection.finished(operationId, this);
       release();
-      environment.onEnd.accept(this);
+      environment.watch.ended(this);
     }
   }
 

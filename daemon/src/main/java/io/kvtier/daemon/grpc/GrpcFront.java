@@ -61,25 +61,36 @@ public final class GrpcFront implements AutoCloseable {
    * The parts of the daemon that the server needs.
    *
    * @param stallNs how long a call may wait for a client that neither sends nor takes bytes
-   * @param tls null for no TLS
-   * @param tenants each tenant has a share of all calls
-   * @param requests told of calls that are refused here
-   * @param heartbeat tells whether the index makes progress
-   * @param areas the tiers of the daemon and other areas whose parts can be in trouble
    */
   public record Environment(
-      String version,
-      IndexAgent index,
-      Runnable indexBell,
-      SlabStore slabs,
-      Counters counters,
-      long stallNs,
-      @Nullable ServerTls tls,
-      Callers callers,
-      Tenants tenants,
-      RequestTap requests,
-      Heartbeat heartbeat,
-      List<String> areas) {}
+      String version, IndexSide index, Access access, Reporting reporting, long stallNs) {
+    Counters counters() {
+      return reporting.counters;
+    }
+  }
+
+  /**
+   * The index, the way to wake it, and the slabs with its blocks.
+   *
+   * @param heartbeat tells whether the index makes progress
+   */
+  public record IndexSide(IndexAgent agent, Runnable bell, SlabStore slabs, Heartbeat heartbeat) {}
+
+  /**
+   * The callers that the server accepts.
+   *
+   * @param tls null for no TLS
+   * @param tenants each tenant has a share of all calls
+   */
+  public record Access(@Nullable ServerTls tls, Callers callers, Tenants tenants) {}
+
+  /**
+   * What the server reports to and of.
+   *
+   * @param requests told of calls that are refused here
+   * @param areas the tiers of the daemon and other areas whose parts can be in trouble
+   */
+  public record Reporting(Counters counters, RequestTap requests, List<String> areas) {}
 
   /** The state that the event loops share; for any thread. */
   static final class Shared {
@@ -101,16 +112,19 @@ public final class GrpcFront implements AutoCloseable {
       this.open =
           new OpenMethods(
               new ServingStates(
-                  daemon.index()::health, daemon.heartbeat()::isLive, daemon.areas()));
-      this.calls = new CallLimits(daemon.tenants());
-      this.places = new CallPlaces(calls, daemon.tenants().count());
+                  daemon.index().agent()::health,
+                  daemon.index().heartbeat()::isLive,
+                  daemon.reporting().areas()));
+      this.calls = new CallLimits(daemon.access().tenants());
+      this.places = new CallPlaces(calls, daemon.access().tenants().count());
       this.peers = new PeerLimits(config.limits(), System::nanoTime);
       this.connections =
           new ConnectionTable(
               config.limits().connections(),
               config.limits().connectionsPerPeer(),
               daemon.counters()::countRefusal);
-      this.namespaces = daemon.tenants().names().stream().map(tenant -> new Namespaces()).toList();
+      this.namespaces =
+          daemon.access().tenants().names().stream().map(tenant -> new Namespaces()).toList();
     }
 
     Environment daemon() {
@@ -204,7 +218,7 @@ public final class GrpcFront implements AutoCloseable {
     options
         .setIdleTimeoutUnit(TimeUnit.MILLISECONDS)
         .setIdleTimeout((int) Math.ceilDiv(config.limits().firstCallNs(), 1_000_000L));
-    ServerTls tls = environment.tls();
+    ServerTls tls = environment.access().tls();
     if (tls != null) {
       tls.apply(options);
     }

@@ -19,44 +19,25 @@ final class IndexRequest {
 
   private final Verb verb;
   private final int flags;
-  private final int priority;
   private final long deadlineNs;
-  private final int namespaceId;
-  private final int group;
-  private final int depth;
-  private final long argument;
-  private final @Nullable KeyBatch keys;
-  private final long[] ids;
-  private final byte[] text;
+
+  // Set while the request is made, and not changed any more.
+  private int priority = RequestDescriptor.PRIORITY_NORMAL;
+  private int namespaceId;
+  private int group;
+  private int depth;
+  private long argument;
+  private @Nullable KeyBatch keys;
+  private long[] ids = NO_IDS;
+  private byte[] text = NO_TEXT;
 
   /** The checksum for each id, with {@link RequestDescriptor#FLAG_CHECKSUMS}. */
-  private final int[] checksums;
+  private int[] checksums = NO_CHECKSUMS;
 
-  private IndexRequest(
-      Verb verb,
-      int flags,
-      int priority,
-      long deadlineNs,
-      int namespaceId,
-      int group,
-      int depth,
-      long argument,
-      @Nullable KeyBatch keys,
-      long[] ids,
-      int[] checksums,
-      byte[] text) {
+  private IndexRequest(Verb verb, int flags, long deadlineNs) {
     this.verb = verb;
     this.flags = flags;
-    this.priority = priority;
     this.deadlineNs = deadlineNs;
-    this.namespaceId = namespaceId;
-    this.group = group;
-    this.depth = depth;
-    this.argument = argument;
-    this.keys = keys;
-    this.ids = ids;
-    this.checksums = checksums;
-    this.text = text;
   }
 
   /** {@code CLOCK_MONOTONIC}; 0: the daemon's default. */
@@ -67,47 +48,30 @@ final class IndexRequest {
   /** A request without a body. */
   static IndexRequest plain(Verb verb, int namespaceId, long argument, long deadlineNs) {
     int flags = verb == Verb.CANCEL ? RequestDescriptor.FLAG_SILENT : 0;
-    return new IndexRequest(
-        verb,
-        flags,
-        RequestDescriptor.PRIORITY_NORMAL,
-        deadlineNs,
-        namespaceId,
-        0,
-        0,
-        argument,
-        null,
-        NO_IDS,
-        NO_CHECKSUMS,
-        NO_TEXT);
+    IndexRequest request = new IndexRequest(verb, flags, deadlineNs);
+    request.namespaceId = namespaceId;
+    request.argument = argument;
+    return request;
   }
 
   /** A request for a batch of keys. */
   static IndexRequest ofKeys(Verb verb, KeyBatch keys, int flags, int priority, long deadlineNs) {
-    return ofKeys(verb, keys, flags, priority, deadlineNs, 0);
-  }
-
-  private static IndexRequest ofKeys(
-      Verb verb, KeyBatch keys, int flags, int priority, long deadlineNs, long argument) {
-    return new IndexRequest(
-        verb,
-        keys.parent().isEmpty() ? flags : flags | RequestDescriptor.FLAG_PARENT,
-        priority,
-        deadlineNs,
-        keys.namespaceId(),
-        keys.group(),
-        keys.depth(),
-        argument,
-        keys,
-        NO_IDS,
-        NO_CHECKSUMS,
-        NO_TEXT);
+    int parent = keys.parent().isEmpty() ? 0 : RequestDescriptor.FLAG_PARENT;
+    IndexRequest request = new IndexRequest(verb, flags | parent, deadlineNs);
+    request.priority = priority;
+    request.namespaceId = keys.namespaceId();
+    request.group = keys.group();
+    request.depth = keys.depth();
+    request.keys = keys;
+    return request;
   }
 
   /** ACQUIRE with a chosen length of the leases. */
   static IndexRequest acquire(
       KeyBatch keys, int flags, int priority, long deadlineNs, long leaseNs) {
-    return ofKeys(Verb.ACQUIRE, keys, flags, priority, deadlineNs, leaseNs);
+    IndexRequest request = ofKeys(Verb.ACQUIRE, keys, flags, priority, deadlineNs);
+    request.argument = leaseNs;
+    return request;
   }
 
   /** COMMIT of blocks, with the checksums that were made during the copies. */
@@ -135,19 +99,10 @@ final class IndexRequest {
   }
 
   private static IndexRequest ofIds(Verb verb, int flags, long[] ids, int[] checksums) {
-    return new IndexRequest(
-        verb,
-        flags,
-        RequestDescriptor.PRIORITY_NORMAL,
-        0,
-        0,
-        0,
-        0,
-        0,
-        null,
-        ids,
-        checksums,
-        NO_TEXT);
+    IndexRequest request = new IndexRequest(verb, flags, 0);
+    request.ids = ids;
+    request.checksums = checksums;
+    return request;
   }
 
   /**
@@ -156,19 +111,11 @@ final class IndexRequest {
    * @param isReader whether the caller may only read
    */
   static IndexRequest register(byte[] text, long blockBytes, boolean isReader) {
-    return new IndexRequest(
-        Verb.REGISTER,
-        0,
-        RequestDescriptor.PRIORITY_NORMAL,
-        0,
-        0,
-        isReader ? Request.REGISTER_FOR_READER : 0,
-        0,
-        blockBytes,
-        null,
-        NO_IDS,
-        NO_CHECKSUMS,
-        text);
+    IndexRequest request = new IndexRequest(Verb.REGISTER, 0, 0);
+    request.group = isReader ? Request.REGISTER_FOR_READER : 0;
+    request.argument = blockBytes;
+    request.text = text;
+    return request;
   }
 
   /**
@@ -177,36 +124,19 @@ final class IndexRequest {
    * @param entries in the layout of {@link io.kvtier.protocol.AnnotationDescriptor}
    */
   static IndexRequest annotate(KeyBatch keys, byte[] entries, long deadlineNs) {
-    return new IndexRequest(
-        Verb.ANNOTATE,
-        0,
-        RequestDescriptor.PRIORITY_NORMAL,
-        deadlineNs,
-        keys.namespaceId(),
-        keys.group(),
-        0,
-        0,
-        null,
-        NO_IDS,
-        NO_CHECKSUMS,
-        entries);
+    IndexRequest request = new IndexRequest(Verb.ANNOTATE, 0, deadlineNs);
+    request.namespaceId = keys.namespaceId();
+    request.group = keys.group();
+    request.text = entries;
+    return request;
   }
 
   /** REPORT_LOADS. */
   static IndexRequest reportLoads(int namespaceId, LoadReport report, long deadlineNs) {
-    return new IndexRequest(
-        Verb.REPORT_LOADS,
-        0,
-        RequestDescriptor.PRIORITY_NORMAL,
-        deadlineNs,
-        namespaceId,
-        0,
-        0,
-        0,
-        null,
-        NO_IDS,
-        NO_CHECKSUMS,
-        report.bytes());
+    IndexRequest request = new IndexRequest(Verb.REPORT_LOADS, 0, deadlineNs);
+    request.namespaceId = namespaceId;
+    request.text = report.bytes();
+    return request;
   }
 
   boolean isSilent() {
@@ -214,11 +144,13 @@ final class IndexRequest {
   }
 
   private int keyBytes() {
-    return keys == null ? 0 : keys.keyBytes();
+    KeyBatch some = keys;
+    return some == null ? 0 : some.keyBytes();
   }
 
   private int count() {
-    return keys == null ? Math.max(ids.length, text.length) : keys.count();
+    KeyBatch some = keys;
+    return some == null ? Math.max(ids.length, text.length) : some.count();
   }
 
   private int flags(@Nullable TraceContext context) {
@@ -254,8 +186,9 @@ final class IndexRequest {
     Words.putInt(out, at + RequestDescriptor.DEPTH_OFFSET, depth);
     Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
     long body = at + RequestDescriptor.HEADER_BYTES;
-    if (keys != null) {
-      writeKeys(out, body, keys);
+    KeyBatch some = keys;
+    if (some != null) {
+      writeKeys(out, body, some);
     }
     for (int i = 0; i < ids.length; i++) {
       Words.putLong(out, body, ids[i]);

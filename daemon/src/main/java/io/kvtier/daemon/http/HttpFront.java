@@ -64,28 +64,35 @@ public final class HttpFront implements AutoCloseable {
   private static final long SAMPLE_MS = 1_000;
   private static final long STOP_TIMEOUT_S = 5;
 
+  /** The parts of the daemon that the server needs. */
+  public record Environment(About about, IndexSide index, Numbers numbers, Access access) {}
+
   /**
-   * The parts of the daemon that the server needs.
+   * What the server says about the daemon.
    *
    * @param socket of the daemon
    * @param settings the current configuration, for people
+   */
+  public record About(String version, Path socket, Supplier<List<LoadedConfig.Entry>> settings) {}
+
+  /**
+   * The index, and the way to wake it.
+   *
+   * @param daemonRegion the shared memory in which the index notes its progress
+   */
+  public record IndexSide(IndexAgent agent, Runnable bell, MemorySegment daemonRegion) {}
+
+  /** What the server shows as metrics. */
+  public record Numbers(Counters counters, Latencies latencies) {}
+
+  /**
+   * The callers that the server accepts.
+   *
    * @param hosts names by which callers know this machine
    * @param tls null for no TLS
    * @param tenants the count of tenants, with the one of all callers without a tenant
    */
-  public record Environment(
-      String version,
-      Path socket,
-      Supplier<List<LoadedConfig.Entry>> settings,
-      MemorySegment daemonRegion,
-      IndexAgent index,
-      Runnable indexBell,
-      Counters counters,
-      Latencies latencies,
-      List<String> hosts,
-      @Nullable ServerTls tls,
-      Callers callers,
-      int tenants) {}
+  public record Access(List<String> hosts, @Nullable ServerTls tls, Callers callers, int tenants) {}
 
   private final Vertx vertx;
   private final Listener.Place place;
@@ -107,12 +114,11 @@ public final class HttpFront implements AutoCloseable {
    */
   public HttpFront(Listener.Place place, Environment environment) throws IOException {
     this.place = place;
-    counters = environment.counters();
-    hosts = new KnownHosts(place.listener().host(), environment.hosts(), environment.tls() != null);
+    counters = environment.numbers().counters();
+    Access access = environment.access();
+    hosts = new KnownHosts(place.listener().host(), access.hosts(), access.tls() != null);
     table = new ConnectionTable(CONNECTIONS_MAX, 0, counters::countRefusal);
-    gate =
-        new Gate(
-            environment.callers(), environment.tenants() > 1, environment.counters()::countRefusal);
+    gate = new Gate(access.callers(), access.tenants() > 1, counters::countRefusal);
     routes = new Routes(gate);
     vertx =
         GuardedTransport.newVertx(
@@ -127,7 +133,7 @@ public final class HttpFront implements AutoCloseable {
                         .setClassPathResolvingEnabled(false)),
             table);
     Context loop = vertx.getOrCreateContext();
-    history = new History(environment.counters(), environment.latencies());
+    history = new History(counters, environment.numbers().latencies());
     addRoutes(environment, loop);
     HttpServerOptions options =
         new HttpServerOptions()
@@ -139,7 +145,7 @@ public final class HttpFront implements AutoCloseable {
             .setMaxHeaderSize(HEADER_BYTES_MAX)
             .setSendBufferSize(SEND_BYTES)
             .setTcpKeepAlive(true);
-    ServerTls tls = environment.tls();
+    ServerTls tls = access.tls();
     if (tls != null) {
       tls.apply(options);
       options.setAlpnVersions(List.of(HttpVersion.HTTP_1_1));
@@ -160,10 +166,13 @@ public final class HttpFront implements AutoCloseable {
 
   private void addRoutes(Environment environment, Context loop) {
     IndexReports reports =
-        new IndexReports(environment.index()::offerReport, environment.indexBell(), loop);
-    Health health = new Health(environment.daemonRegion(), reports, environment.index()::health);
+        new IndexReports(
+            environment.index().agent()::offerReport, environment.index().bell(), loop);
+    Health health =
+        new Health(
+            environment.index().daemonRegion(), reports, environment.index().agent()::health);
     State state =
-        new State(environment.socket(), environment.settings(), environment.counters(), reports);
+        new State(environment.about().socket(), environment.about().settings(), counters, reports);
     new Dashboard().addTo(routes);
     // Monitoring programs add their own parameters.
     routes.add("/healthz", request -> Future.succeededFuture(health.live(gate.isOpen(request))));
@@ -206,9 +215,9 @@ public final class HttpFront implements AutoCloseable {
     if (page == null) {
       page =
           new MetricsPage(
-              environment.version(),
-              environment.counters(),
-              environment.latencies(),
+              environment.about().version(),
+              counters,
+              environment.numbers().latencies(),
               health,
               reports);
       metrics = page;

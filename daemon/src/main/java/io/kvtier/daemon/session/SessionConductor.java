@@ -12,12 +12,10 @@ import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.UnixSocket;
-import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.transfer.Joining;
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.util.Collection;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.BooleanSupplier;
@@ -33,9 +31,11 @@ import org.slf4j.event.Level;
  */
 public final class SessionConductor implements Session.Owner, AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(SessionConductor.class);
-  private static final long LISTENER_TAG = 0;
-  private static final long BELL_TAG = 1;
-  private static final long HELLO_TIMEOUT_NS = 5_000_000_000L;
+  private static final long BELL_TAG = 0;
+
+  /** The tag of the listener; those of connections are higher. */
+  private static final long LISTENER_TAG = 1;
+
   private static final long BRIEF_NS = 2_000_000_000L;
 
   /**
@@ -46,20 +46,9 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private static final int TICK_MS = 1000;
   private static final long CLOSE_MS = 5_000;
-  private static final int ACCEPT_PAUSE_MS = 100;
-  private static final long ACCEPT_PAUSE_NS = ACCEPT_PAUSE_MS * 1_000_000L;
-
-  /** Maximum new connections in one round, so that open sessions are served between them. */
-  private static final int ACCEPTS_PER_ROUND = 64;
-
-  /** Maximum unread bytes of a socket, about eight answers: clients ask one question at a time. */
-  private static final int UNREAD_BYTES_MAX = 4096;
 
   /** Marks tags of events about a client's process, not about its socket. */
   private static final long PROCESS_BIT = 1L << 62;
-
-  /** The most connections that have not said hello: a newcomer takes the place of the oldest. */
-  private static final int SILENT_MAX = 256;
 
   /**
    * The parts of the daemon that sessions need.
@@ -96,25 +85,21 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     record Released(Session session) implements Notice {}
   }
 
-  private final UnixSocket listener;
   private final Environment environment;
   private final Epoll epoll;
   private final EventFd bell;
   private final UnreadAnswers unread = new UnreadAnswers();
   private final Connections connections;
   private final Newcomers newcomers;
-  private final PassedDescriptors passed;
+  private final Acceptor acceptor;
+  private final Questions questions;
   private final ConcurrentLinkedQueue<Notice> notices = new ConcurrentLinkedQueue<>();
   private final Thread thread;
   private volatile boolean running = true;
-  private boolean pausesListening;
-  private long listensAgainNs;
-  private long nextTag = 2;
   private long nextSessionId = 1;
 
   /** Starts to accept. */
   public SessionConductor(UnixSocket listener, Environment environment) throws IOException {
-    this.listener = listener;
     this.environment = environment;
     Access access = environment.access;
     RingBudget rings = new RingBudget(access.ringBytesMax, access.tenants);
@@ -123,8 +108,10 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     this.epoll = Epoll.create();
     this.bell = EventFd.create();
     this.connections = new Connections(epoll, environment.index, rings, unread, closer);
-    this.passed = new PassedDescriptors(closer, environment.memory.takesMemory, bell::ring);
-    epoll.add(listener.descriptor(), Epoll.IN, LISTENER_TAG);
+    PassedDescriptors passed =
+        new PassedDescriptors(closer, environment.memory.takesMemory, bell::ring);
+    this.questions = new Questions(environment.memory, epoll, connections, passed);
+    this.acceptor = new Acceptor(listener, epoll, LISTENER_TAG, connections, environment.counters);
     epoll.add(bell.descriptor(), Epoll.IN | Epoll.EDGE, BELL_TAG);
     thread = Thread.ofPlatform().daemon().name("kvtier-sessions").unstarted(this::run);
   }
@@ -178,11 +165,11 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
 
   private void serve() {
     while (running) {
-      int count = epoll.await(pausesListening ? ACCEPT_PAUSE_MS : TICK_MS);
+      int count = epoll.await(acceptor.sleepMs(TICK_MS));
       for (int i = 0; i < count; i++) {
         long tag = epoll.tag(i);
         if (tag == LISTENER_TAG) {
-          acceptAll();
+          acceptor.acceptAll();
         } else if ((tag & PROCESS_BIT) != 0) {
           processEnded(connections.byTag(tag & ~PROCESS_BIT));
         } else if (tag != BELL_TAG) {
@@ -193,71 +180,11 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         }
       }
       takeNotices();
-      answerAside();
+      questions.answerAside();
       connections.offerCloses();
       unread.look();
-      dropSilentConnections();
-      listenAgain();
-    }
-  }
-
-  private void acceptAll() {
-    try {
-      for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
-        UnixSocket socket = listener.accept();
-        if (socket == null) {
-          return;
-        }
-        take(socket);
-      }
-    } catch (IOException e) {
-      LOG.warn("connections can't be accepted for a while: {}", e.getMessage());
-      pauseListening();
-    }
-  }
-
-  private void take(UnixSocket socket) {
-    try {
-      Connection connection = new Connection(nextTag++, socket, socket.peerCredentials());
-      socket.limitUnread(UNREAD_BYTES_MAX);
-      epoll.add(socket.descriptor(), Epoll.IN, connection.tag);
-      Connection oldest = connections.oldestSilent();
-      if (oldest != null && connections.silentCount() >= SILENT_MAX) {
-        environment.counters.countRefusal();
-        LOG.info(
-            "connection of process {} closed: it sent nothing, and others wait", oldest.peer.pid());
-        connections.end(oldest);
-      }
-      connections.add(connection);
-    } catch (IOException e) {
-      LOG.warn("a connection could not be taken: {}", e.getMessage());
-      socket.close();
-    }
-  }
-
-  /**
-   * Pauses accepting. A connection that can't be accepted keeps the listener readable, and the
-   * thread would spin.
-   */
-  private void pauseListening() {
-    try {
-      epoll.remove(listener.descriptor());
-      listensAgainNs = System.nanoTime() + ACCEPT_PAUSE_NS;
-      pausesListening = true;
-    } catch (IOException e) {
-      LOG.debug("{}", e.getMessage());
-    }
-  }
-
-  private void listenAgain() {
-    if (pausesListening && System.nanoTime() - listensAgainNs >= 0) {
-      try {
-        epoll.add(listener.descriptor(), Epoll.IN, LISTENER_TAG);
-        pausesListening = false;
-      } catch (IOException e) {
-        LOG.warn("connections can't be accepted yet: {}", e.getMessage());
-        listensAgainNs = System.nanoTime() + ACCEPT_PAUSE_NS;
-      }
+      acceptor.dropSilent();
+      acceptor.listenAgain();
     }
   }
 
@@ -273,7 +200,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
         throw new IOException("it passed descriptors where none are expected");
       }
       if (waiting.hasDescriptors()) {
-        takeAside(connection, waiting.bytes());
+        questions.takeAside(connection, waiting.bytes());
         return;
       }
       UnixSocket.Message message = connection.socket.receive(HandshakeDescriptor.MESSAGE_BYTES_MAX);
@@ -288,7 +215,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       } else if (session == null) {
         hello(connection, message.bytes());
       } else {
-        mapSlab(connection, session, message.bytes());
+        questions.mapSlab(connection, session, message.bytes());
       }
     } catch (IOException e) {
       LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
@@ -408,74 +335,6 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     connections.end(connection);
   }
 
-  private void mapSlab(Connection connection, Session session, byte[] bytes) throws IOException {
-    if (!Messages.isMapping(bytes)) {
-      throw new IOException("that was not a request to map a slab");
-    }
-    MemorySegment message = Messages.aligned(bytes);
-    int slab = Words.getInt(message, HandshakeDescriptor.QUESTION_NUMBER_OFFSET);
-    boolean write = Words.getInt(message, HandshakeDescriptor.QUESTION_WORD_OFFSET) != 0;
-    Memory memory = environment.memory;
-    Status status =
-        slab < 0 || slab >= memory.slabs.slabs()
-            ? Status.INVALID_ARGUMENT
-            : memory.slabTenants.tenantOf(slab) != session.tenant()
-                    || (write && !session.mayWrite(slab))
-                ? Status.DENIED
-                : Status.OK;
-    byte[] answer = Messages.answer(bytes, status);
-    if (status == Status.OK) {
-      connection.socket.send(answer, memory.slabs.descriptor(slab, write));
-    } else {
-      connection.socket.send(answer);
-    }
-  }
-
-  private void takeAside(Connection connection, byte[] question) throws IOException {
-    epoll.remove(connection.socket.descriptor());
-    connection.isAside = true;
-    if (!passed.take(connection, question)) {
-      connection.isAside = false;
-      throw new IOException("too much that was passed does not close");
-    }
-  }
-
-  private void answerAside() {
-    for (PassedDescriptors.Taken one = passed.poll(); one != null; one = passed.poll()) {
-      Connection connection = one.connection();
-      Session session = connection.session;
-      connection.isAside = false;
-      if (connection.socketClosed || session == null) {
-        if (one.passed() instanceof PassedDescriptors.Passed.Memory memory) {
-          UnixSocket.discard(memory.descriptor());
-        }
-        connections.endSocket(connection);
-        continue;
-      }
-      try {
-        // Before anything that can fail: the session takes the memory, and closes it later.
-        Status status = statusOf(one, session);
-        epoll.add(connection.socket.descriptor(), Epoll.IN, connection.tag);
-        connection.socket.send(Messages.answer(one.question(), status));
-      } catch (IOException e) {
-        LOG.info("connection of process {} ends: {}", connection.peer.pid(), e.getMessage());
-        connections.end(connection);
-      }
-    }
-  }
-
-  private static Status statusOf(PassedDescriptors.Taken one, Session session) throws IOException {
-    int number =
-        Words.getInt(Messages.aligned(one.question()), HandshakeDescriptor.QUESTION_NUMBER_OFFSET);
-    return switch (one.passed()) {
-      case PassedDescriptors.Passed.Memory memory ->
-          session.passedMemory().give(number, memory.descriptor());
-      case PassedDescriptors.Passed.OfAnotherCount _ -> Status.INVALID_ARGUMENT;
-      case PassedDescriptors.Passed.Unwanted _ -> Status.DENIED;
-      case PassedDescriptors.Passed.Wrong wrong -> throw new IOException(wrong.why());
-    };
-  }
-
   private void takeNotices() {
     for (Notice notice = notices.poll(); notice != null; notice = notices.poll()) {
       Connection connection = connections.ofSession(notice.session().id());
@@ -504,16 +363,6 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
     }
   }
 
-  private void dropSilentConnections() {
-    long now = System.nanoTime();
-    for (Connection oldest = connections.oldestSilent();
-        oldest != null && now - oldest.acceptedNs > HELLO_TIMEOUT_NS;
-        oldest = connections.oldestSilent()) {
-      LOG.info("connection of process {} closed: it sent nothing in time", oldest.peer.pid());
-      connections.end(oldest);
-    }
-  }
-
   @Override
   public void close() {
     running = false;
@@ -522,7 +371,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       return;
     }
     connections.closeAll();
-    listener.close();
+    acceptor.close();
     epoll.close();
     bell.close();
   }

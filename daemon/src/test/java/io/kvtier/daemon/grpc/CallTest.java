@@ -105,9 +105,18 @@ final class CallTest {
             },
             4096,
             TimeUnit.HOURS.toNanos(1),
-            call -> {},
-            call -> ended.incrementAndGet(),
-            call -> {});
+            new Call.Watch() {
+              @Override
+              public void heard(Call<?> call) {}
+
+              @Override
+              public void ended(Call<?> call) {
+                ended.incrementAndGet();
+              }
+
+              @Override
+              public void held(Call<?> call) {}
+            });
     RemoteConnection connection = new RemoteConnection(gateway, namespaces, namespace -> {});
     Future<HttpServer> server =
         vertx

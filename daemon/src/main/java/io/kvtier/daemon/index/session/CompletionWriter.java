@@ -52,16 +52,15 @@ public final class CompletionWriter {
       throws ProtocolViolation {
     request.outcome = status;
     if (!request.has(RequestDescriptor.FLAG_SILENT)) {
-      var _ =
+      long completion =
           session.beginCompletion(
               CompletionDescriptor.HEADER_BYTES,
               request.verb.code(),
               0,
               status,
               request.correlationId,
-              0,
-              0,
-              value);
+              0);
+      Words.putLong(session.segment(), completion + CompletionDescriptor.VALUE_OFFSET, value);
     }
   }
 
@@ -99,9 +98,7 @@ public final class CompletionWriter {
               flags,
               Status.OK,
               request.correlationId,
-              request.count,
-              0,
-              0);
+              request.count);
       out = session.segment();
       next = at + CompletionDescriptor.HEADER_BYTES;
     }
@@ -170,9 +167,9 @@ public final class CompletionWriter {
             0,
             operation.outcome,
             operation.correlationId,
-            count,
-            leading,
-            operation.value);
+            count);
+    Words.putInt(segment, completion + CompletionDescriptor.RUN_OFFSET, leading);
+    Words.putLong(segment, completion + CompletionDescriptor.VALUE_OFFSET, operation.value);
     long result = completion + CompletionDescriptor.HEADER_BYTES;
     int resultBytes = Records.result(verb);
     boolean isLong = resultBytes == CompletionDescriptor.LONG_RESULT_BYTES;

@@ -175,19 +175,11 @@ public final class Session extends HoldTable.Holder {
   }
 
   /**
-   * Begins a completion whose space was promised.
+   * Begins a completion whose space was promised. Its run and its value are 0.
    *
    * @return its offset in {@link #segment}
    */
-  long beginCompletion(
-      int bytes,
-      int verb,
-      int flags,
-      Status status,
-      long correlationId,
-      int count,
-      int run,
-      long value)
+  long beginCompletion(int bytes, int verb, int flags, Status status, long correlationId, int count)
       throws ProtocolViolation {
     long at = completions.tryClaim(bytes);
     if (at < 0) {
@@ -199,8 +191,8 @@ public final class Session extends HoldTable.Holder {
     Words.putShort(segment, at + CompletionDescriptor.FLAGS_OFFSET, flags);
     Words.putLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET, correlationId);
     Words.putInt(segment, at + CompletionDescriptor.COUNT_OFFSET, count);
-    Words.putInt(segment, at + CompletionDescriptor.RUN_OFFSET, run);
-    Words.putLong(segment, at + CompletionDescriptor.VALUE_OFFSET, value);
+    Words.putInt(segment, at + CompletionDescriptor.RUN_OFFSET, 0);
+    Words.putLong(segment, at + CompletionDescriptor.VALUE_OFFSET, 0);
     // The status, and the zeroes behind it.
     Words.putLong(segment, at + CompletionDescriptor.STATUS_OFFSET, status.code());
     Words.putLong(segment, at + CompletionDescriptor.STATUS_OFFSET + 8, 0);
@@ -219,9 +211,7 @@ public final class Session extends HoldTable.Holder {
             CompletionDescriptor.FLAG_TEXT,
             status,
             correlationId,
-            length,
-            0,
-            0);
+            length);
     MemorySegment.copy(
         MemorySegment.ofArray(utf8), 0, segment, at + CompletionDescriptor.HEADER_BYTES, length);
   }
