@@ -44,12 +44,23 @@ public final class AutoPolicy implements EvictionPolicy {
           setup.capacityBlocks(),
           members,
           setup.count("shadow", 65536, 16, 1 << 24),
-          setup.number("margin", 0.05, 0, 1),
-          setup.number("memory", 0.996, 0, 1),
-          setup.number("window", 0.05, 0.01, 10),
-          setup.number("certainty", 2, 0, 10));
+          new Contest(
+              setup.number("margin", 0.05, 0, 1),
+              setup.number("memory", 0.996, 0, 1),
+              setup.number("window", 0.05, 0.01, 10),
+              setup.number("certainty", 2, 0, 10)));
     }
   }
+
+  /**
+   * When another member takes over.
+   *
+   * @param margin by how many hits, for each block of a shadow, a member must be ahead
+   * @param memory the share of the past's score that is kept when a window's is added
+   * @param window the references, for each block of a shadow, between two comparisons
+   * @param certainty by how many standard errors a member must be ahead; requests are the sample
+   */
+  public record Contest(double margin, double memory, double window, double certainty) {}
 
   private static final VictimFilter ANY = block -> true;
   private static final double[] FACTORS = {0.5, 2, 10};
@@ -104,27 +115,16 @@ public final class AutoPolicy implements EvictionPolicy {
    * @param capacityBlocks the most blocks that will be resident at once
    * @param members the specifications to choose from
    * @param shadowBlocks the size of a shadow
-   * @param margin by how many hits, for each block of a shadow, a member must be ahead to take over
-   * @param memory how much of the past's score is kept when a window's is added
-   * @param window after how many references, for each block of a shadow, the members are compared
-   * @param certainty by how many standard errors, requests being the sample, a member must be ahead
    */
   public AutoPolicy(
-      int blocksMax,
-      int capacityBlocks,
-      List<String> members,
-      int shadowBlocks,
-      double margin,
-      double memory,
-      double window,
-      double certainty) {
-    this.certainty = certainty;
+      int blocksMax, int capacityBlocks, List<String> members, int shadowBlocks, Contest contest) {
     this.blocksMax = blocksMax;
     this.capacityBlocks = capacityBlocks;
     this.shadowBlocks = shadowBlocks;
-    this.margin = margin;
-    this.memory = memory;
-    this.window = window;
+    this.margin = contest.margin;
+    this.memory = contest.memory;
+    this.window = contest.window;
+    this.certainty = contest.certainty;
     fingerprints = new long[blocksMax];
     parents = new long[blocksMax];
     depths = new int[blocksMax];

@@ -84,13 +84,11 @@ public final class Replay {
         policy,
         order,
         capacity,
-        references,
-        blockHits,
-        prefixHits,
-        cache.evictions() - evictionsBefore,
-        YARDSTICKS.contains(policy) ? 0 : cache.metadataBytes(),
-        trace.references(),
-        nanoseconds);
+        new Outcome.Counts(references, blockHits, prefixHits, cache.evictions() - evictionsBefore),
+        new Outcome.Cost(
+            YARDSTICKS.contains(policy) ? 0 : cache.metadataBytes(),
+            trace.references(),
+            nanoseconds));
   }
 
   private Cache withPolicy(String policy, int capacity) {

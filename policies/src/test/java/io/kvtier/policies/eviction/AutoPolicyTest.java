@@ -19,11 +19,12 @@ import org.junit.jupiter.api.Test;
 
 final class AutoPolicyTest {
   private static final int CAPACITY = 100;
+  private static final AutoPolicy.Contest CONTEST = new AutoPolicy.Contest(0.05, 0.98, 0.25, 2);
   private final Map<Long, Integer> blockOf = new HashMap<>();
   private final long[] keyOf = new long[CAPACITY];
 
   private static AutoPolicy create(String... members) {
-    return new AutoPolicy(CAPACITY, CAPACITY, List.of(members), CAPACITY, 0.05, 0.98, 0.25, 2);
+    return new AutoPolicy(CAPACITY, CAPACITY, List.of(members), CAPACITY, CONTEST);
   }
 
   /** A request of one block. */
@@ -179,8 +180,7 @@ final class AutoPolicyTest {
     // Far more blocks than a shadow has: each sees a part of the sequences.
     int blocks = 1 << 18;
     AutoPolicy policy =
-        new AutoPolicy(
-            blocks, blocks, List.of("lru", "lfu:halflife=20"), 1 << 12, 0.05, 0.98, 0.25, 2);
+        new AutoPolicy(blocks, blocks, List.of("lru", "lfu:halflife=20"), 1 << 12, CONTEST);
     for (int block = 0; block < 100_000; block++) {
       policy.onInsert(block, 1, (block + 1) * 0x9E3779B97F4A7C15L, 0, EvictionPolicy.NO_PARENT);
     }
