@@ -23,11 +23,11 @@ public interface BlockLease extends AutoCloseable {
   /**
    * Ends the lease without waiting.
    *
-   * @return whether it still held, so that what was read counts
+   * @return whether the lease still held, so that bytes that were read count
    */
   boolean release();
 
-  /** As {@link #release}, for less: what was read is not looked at again. */
+  /** Ends the lease like {@link #release}, and does not check whether it still held. */
   @Override
   void close();
 }

@@ -4,8 +4,8 @@ import io.kvtier.protocol.TierId;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A leased block, seen through an object that is used again for the next one. What was read counts
- * only when {@link #hasEnded} is still false after the reading.
+ * A leased block. The object is used again for the next block. Bytes that were read count only when
+ * {@link #hasEnded} is still false after the reading.
  */
 public interface BlockView {
   /** The slab that the block is in, read-only. */
@@ -30,11 +30,11 @@ public interface BlockView {
   boolean mustVerify();
 
   /**
-   * Whether the bytes match their checksum. Where they do not, the release tells the daemon, which
-   * looks for itself.
+   * Whether the bytes match their checksum. If they do not, the release tells the daemon, which
+   * checks the block itself.
    */
   boolean verify();
 
-  /** Whether what is read now no longer counts. */
+  /** Whether bytes that are read now no longer count. */
   boolean hasEnded();
 }

@@ -5,12 +5,12 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /**
- * The operations, each of which returns when it is done, at the latest a little after its deadline.
- * The calling thread itself submits, spins for some microseconds, and sleeps until the daemon wakes
- * it: no other thread stands between. Thread-safe.
+ * Operations that return when they are done, at the latest a little after their deadlines. The
+ * calling thread itself submits, spins for some microseconds, and sleeps until the daemon wakes it.
+ * Thread-safe.
  *
- * <p>As long as there has been no session, an operation waits for an attempt to connect that is
- * under way, within its own deadline; in the pauses between attempts, and later, it answers {@link
+ * <p>Before the first session, an operation waits for an attempt to connect that is under way,
+ * within its own deadline. In the pauses between attempts, and later, it answers {@link
  * io.kvtier.protocol.Status#UNAVAILABLE} at once.
  */
 public interface BlockingClient {
@@ -29,10 +29,10 @@ public interface BlockingClient {
   }
 
   /**
-   * An operator's command, for who has the role admin.
+   * Carries out an operator's command, for callers with the role admin.
    *
    * @param command words such as {@code policy host s3fifo}
-   * @return what was done, or why it was not
+   * @return what was done, or why nothing was done
    */
   TextResult admin(String command);
 
@@ -73,8 +73,8 @@ public interface BlockingClient {
   }
 
   /**
-   * As the other, with bytes that are kept with the blocks, at most 2048 of each: {@link
-   * BlockTokens} makes what the daemon's events need.
+   * Stores copies of blocks, each with an annotation of at most 2048 bytes. {@link BlockTokens}
+   * makes the annotations that the daemon's events need.
    *
    * @param annotations one for each key; an empty one is none
    */
@@ -86,11 +86,10 @@ public interface BlockingClient {
       Options options);
 
   /**
-   * Has bytes kept with blocks that are here or on their way, for blocks that were reserved. A
-   * block that has an annotation keeps it.
+   * Annotates blocks that are stored or reserved. A block that has an annotation keeps it.
    *
    * @param annotations one for each key; an empty one is none
-   * @return how many blocks have got one
+   * @return how many blocks got an annotation
    */
   ValueResult annotate(Namespace namespace, Keys keys, List<byte[]> annotations, Options options);
 
@@ -116,12 +115,12 @@ public interface BlockingClient {
   ValueResult reportLoads(Namespace namespace, LoadReport report, Options options);
 
   /**
-   * Completes when every block accepted before, of whatever namespace and tenant, is in the tier
-   * below memory, if its tenant has one; for who has the role admin and is of no tenant.
+   * Completes when every block accepted before, of all namespaces and tenants, is in the tier below
+   * memory, if its tenant has one. For callers with the role admin and without a tenant.
    */
   ValueResult flushAll(Options options);
 
-  /** A holder of one lease at a time, for the shortest way to a block. */
+  /** Makes a holder of one lease at a time: the fastest access to a block. */
   BlockLease newLease();
 
   /**

@@ -5,22 +5,26 @@ import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Device memory of this process that the daemon has opened. It copies blocks to and from it by
- * itself: from the call until its future is done the memory of the blocks is the daemon's, and must
- * not be used otherwise, or freed. Thread-safe.
+ * Device memory of this process that the daemon has opened. The daemon copies blocks to and from
+ * this memory. From a call until its future is done, the memory of the blocks is the daemon's: it
+ * must not be used otherwise, or freed. Thread-safe.
  *
- * <p>A region belongs to a session: after a restart of the daemon its calls answer UNAVAILABLE, and
- * it is to be registered anew.
+ * <p>A region belongs to a session. After a restart of the daemon, its calls answer UNAVAILABLE.
+ * Register the memory again then.
  *
- * <p>UNAVAILABLE does not say that the memory may be used again: the session has ended, also by
- * {@link KvtierClient#close}, and nobody is left to say when the copies are over that the daemon
- * had begun. A daemon that lives hears of the end, begins no more, and is through with the others
- * in the milliseconds that they take; those of one that was killed end with its process. Only where
- * its process hangs, or its GPU does, can bytes come later, without a bound: who can't rule that
- * out uses the memory again when that process has ended.
+ * <p>UNAVAILABLE does not mean that the memory may be used again. The session has ended, also by
+ * {@link KvtierClient#close}, and the daemon may still be copying:
+ *
+ * <ul>
+ *   <li>A daemon that lives hears of the end. It begins no further copy, and ends the others within
+ *       milliseconds.
+ *   <li>The copies of a daemon that was killed end with its process.
+ *   <li>Where the daemon's process or its GPU hangs, bytes can come at any later time. If that can
+ *       happen, use the memory again only when the process has ended.
+ * </ul>
  */
 public interface DeviceRegion {
-  /** What came of a registration. */
+  /** The outcome of a registration. */
   record Result(Status status, String detail, @Nullable DeviceRegion region) {}
 
   /** Which blocks to copy, and which layers of them. */
@@ -44,7 +48,7 @@ public interface DeviceRegion {
       this.event = event;
     }
 
-    /** All layers, at once. */
+    /** All layers. */
     public static Selection of(int... numbers) {
       return new Selection(numbers, 0, 0, 0);
     }
@@ -69,45 +73,51 @@ public interface DeviceRegion {
     }
   }
 
-  /** What it was registered with. */
+  /** The specification that the region was registered with. */
   RegionSpec spec();
 
   /**
-   * Copies blocks of this memory to the daemon, which keeps them; a block is there for others when
-   * all of its layers have come. Cancelling the future does not end the copies.
+   * Copies blocks of this memory to the daemon, which keeps them. Others find a block when all of
+   * its layers have come. Cancelling the future does not end the copies.
    */
   CompletableFuture<BatchResult> put(Keys keys, Selection blocks, Options options);
 
   /**
-   * Copies blocks that the daemon keeps to this memory; from lower tiers they are loaded first.
-   * Only those that are OK have their bytes. Cancelling the future does not end the copies.
+   * Copies blocks that the daemon keeps to this memory. Blocks of lower tiers are loaded first.
+   * Only blocks with the outcome OK have their bytes. Cancelling the future does not end the
+   * copies.
    */
   CompletableFuture<BatchResult> get(Keys keys, Selection blocks, Options options);
 
   /**
-   * Says which blocks stand in this memory, for other regions to get them from here: over NVLink,
-   * or on this GPU. Their bytes must be there now, and stay unchanged until {@link #revoke} has
-   * answered: what others get is what is read here, and nothing checks it. All are withdrawn when
-   * the region or the session ends.
+   * Says which blocks are in this memory, so that other regions get them from here: over NVLink, or
+   * on this GPU. Their bytes must be there now, and must stay unchanged until {@link #revoke} has
+   * answered: others copy them, and nothing checks the copies. The end of the region or of the
+   * session withdraws all blocks.
    *
-   * <p>Blocks come to OK, EXISTS (advertised already, in this block), or BUSY (no room; or this
-   * region has advertised the key before, in another block or until somebody deleted it, and has
-   * not revoked it, or its revocation is under way).
+   * <p>A block's outcome is one of these:
+   *
+   * <ul>
+   *   <li>OK
+   *   <li>EXISTS: it is advertised already, in this block of the memory.
+   *   <li>BUSY: there is no room; or this region has advertised the key before, in another block or
+   *       until the key was deleted, and its revocation has not ended.
+   * </ul>
    *
    * @param numbers for each key the block's number in this memory
-   * @param rank what lookups call this engine; the last one given is that of all
+   * @param rank the number that lookups show for this engine; the last one counts for all blocks
    */
   CompletableFuture<BatchResult> advertise(Keys keys, int[] numbers, int rank, Options options);
 
   /**
-   * Takes blocks back that are advertised; done when no copy of them is under way. Those that come
-   * to OK, or to MISS (not advertised), can be used again; of any other that is not said.
+   * Withdraws advertised blocks; done when no copy of them is under way. Blocks with the outcome OK
+   * or MISS (not advertised) can be used again. Other outcomes do not say so.
    */
   CompletableFuture<BatchResult> revoke(Keys keys, Options options);
 
-  /** Has the daemon close its mappings, after the copies that are under way; waits for that. */
+  /** Has the daemon close its mappings after the copies that are under way, and waits for that. */
   Status close();
 
-  /** The daemon's number of it, as {@link LookupResult.Holder} has it. */
+  /** The daemon's number for this region, as in {@link LookupResult.Holder}. */
   int id();
 }

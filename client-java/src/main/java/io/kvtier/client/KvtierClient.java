@@ -15,16 +15,16 @@ import java.util.concurrent.Executor;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A client of the daemon on this machine. Thread-safe; one serves a process.
+ * A client of the daemon on this machine. Thread-safe; a process needs one.
  *
- * <p>A daemon that is not there, that dies or that hangs is no exception: operations answer {@link
- * Status#UNAVAILABLE} or {@link Status#DEADLINE}, and the client connects again by itself, with its
- * namespaces. There are two ways to wait: the futures of {@link Namespace}, and the calls of {@link
- * #blocking}.
+ * <p>A daemon that is not there, that ends or that hangs causes no exception: operations answer
+ * {@link Status#UNAVAILABLE} or {@link Status#DEADLINE}, and the client connects again by itself,
+ * with its namespaces. There are two ways to wait: the futures of {@link Namespace}, and the calls
+ * of {@link #blocking}.
  *
- * <p>{@link Builder#build} waits for the first attempt to connect, so that where a daemon listens
- * the first operation finds a session. Where that was not enough, {@link BlockingClient}'s
- * operations wait for the next attempt, too; futures are answered at once.
+ * <p>{@link Builder#build} waits for the first attempt to connect: if a daemon listens, the first
+ * operation finds a session. If that attempt fails, operations of {@link BlockingClient} wait for
+ * the next one, and futures are answered at once.
  */
 public final class KvtierClient implements CacheClient {
   private final LocalClient local;

@@ -3,10 +3,9 @@ package io.kvtier.client;
 import io.kvtier.protocol.Status;
 
 /**
- * Many single-block acquires in flight at once, each with an answer of its own, without garbage.
- * Offers gather until {@link #flush}, which shows them to the daemon with one publication and one
- * doorbell; {@link #drain} hands out the answers in the order of the offers, and releases the
- * leases together. Confined to one thread.
+ * Many single-block acquires in flight at once, without garbage. Offers wait until {@link #flush},
+ * which shows them to the daemon together. {@link #drain} hands out the answers in the order of the
+ * offers, and releases the leases together. Confined to one thread.
  */
 public interface LeasePipeline extends AutoCloseable {
   /** Takes the answers. */
@@ -21,7 +20,7 @@ public interface LeasePipeline extends AutoCloseable {
     void onBlock(long tag, Status status, BlockView block);
   }
 
-  /** How many are in flight. */
+  /** How many acquires are in flight. */
   int size();
 
   /**
@@ -32,18 +31,18 @@ public interface LeasePipeline extends AutoCloseable {
    */
   Status offer(Keys keys, int index, long tag);
 
-  /** Shows the daemon all that was offered. */
+  /** Shows all offers to the daemon. */
   void flush();
 
   /**
-   * Hands out the answers that are there, up to the first that is not.
+   * Hands out the answers that have come, up to the first that has not.
    *
-   * @param atLeast waits until that many are handed out, or nothing is in flight
-   * @return how many were handed out
+   * @param atLeast waits until that many answers are handed out, or nothing is in flight
+   * @return how many answers were handed out
    */
   int drain(Handler handler, int atLeast);
 
-  /** Waits for what is in flight, and gives it back. */
+  /** Waits for the acquires in flight, and releases their leases. */
   @Override
   void close();
 }

@@ -5,13 +5,18 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 
 /**
- * Blocks leased for reading in place. Each view is valid until the leases are closed or have ended,
- * whichever comes first: what was read counts only when {@link #hasEnded} is still false after the
- * reading, and, for a block that {@link #mustVerify}, when {@link #verify(int)} is true then. Close
- * it, also when nothing was granted.
+ * Blocks leased for reading in place. Close the leases, also when nothing was granted.
  *
- * <p>The views are thread-safe to read. Memory stays mapped until the leases are closed, even after
- * the daemon's death.
+ * <p>The leases can end before they are closed. Bytes that were read count only on these
+ * conditions:
+ *
+ * <ul>
+ *   <li>{@link #hasEnded} is still false after the reading.
+ *   <li>For a block that {@link #mustVerify}, {@link #verify(int)} is true after the reading.
+ * </ul>
+ *
+ * <p>Several threads may read. The memory stays mapped until the leases are closed, also if the
+ * daemon ends.
  */
 public interface Leases extends AutoCloseable {
   /** OK when the operation was carried out, whatever its blocks say; otherwise why not. */
@@ -26,7 +31,7 @@ public interface Leases extends AutoCloseable {
   /** How many blocks were asked for. */
   int count();
 
-  /** How many are leased. */
+  /** How many blocks are leased. */
   int granted();
 
   Status status(int index);
@@ -46,26 +51,26 @@ public interface Leases extends AutoCloseable {
   /** When the leases end, on the clock of {@link System#nanoTime}. */
   long endNs();
 
-  /** Whether what is read now no longer counts. */
+  /** Whether bytes that are read now no longer count. */
   boolean hasEnded();
 
   /**
-   * Whether a leased block's bytes match their checksum. Where they do not, the release tells the
-   * daemon, which looks for itself.
+   * Whether a leased block's bytes match their checksum. If they do not, the release tells the
+   * daemon, which checks the block itself.
    */
   boolean verify(int index);
 
   /** Whether all leased blocks match their checksums, and the leases had not ended by then. */
   boolean verify();
 
-  /** As the other, with the timeout that the leases were acquired with. */
+  /** {@link #release(Options)} with the options of the acquire. */
   BatchResult release();
 
   /**
-   * Ends the leases and waits for the daemon's word.
+   * Ends the leases and waits for the daemon's answer.
    *
-   * @param releaseOptions of which the timeout counts
-   * @return per lease granted, in order: OK, or STALE where it had ended before
+   * @param releaseOptions only the timeout counts
+   * @return for each granted lease, in order: OK, or STALE if it had ended before
    */
   BatchResult release(Options releaseOptions);
 

@@ -5,9 +5,9 @@ import java.lang.foreign.MemorySegment;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Slots to write blocks into. Write each whole block, then commit; never write to a slot after its
- * commit. Closing gives back what was not committed. The slots stay reserved until then, also when
- * the client is closed meanwhile.
+ * Slots to write blocks into. Write each whole block, then commit. Never write to a slot after its
+ * commit. Closing gives back slots that were not committed. The slots stay reserved until then,
+ * also if the client is closed before.
  */
 public interface Reservations extends AutoCloseable {
   /** OK when the operation was carried out, whatever its blocks say; otherwise why not. */
@@ -22,7 +22,7 @@ public interface Reservations extends AutoCloseable {
   /** How many blocks were asked for. */
   int count();
 
-  /** How many are reserved. */
+  /** How many blocks are reserved. */
   int granted();
 
   Status status(int index);
@@ -35,22 +35,22 @@ public interface Reservations extends AutoCloseable {
   /**
    * Makes the reserved blocks visible.
    *
-   * @param commitOptions of which the timeout counts
-   * @return per block asked for: OK once it is visible, STALE when the reservation had ended, or
+   * @param commitOptions only the timeout counts
+   * @return for each block asked for: OK when it is visible, STALE if the reservation had ended, or
    *     why it was not reserved
    */
   CompletableFuture<BatchResult> commit(Options commitOptions);
 
-  /** As the other, with the timeout that the reservation had. */
+  /** {@link #commit(Options)} with the options of the reservation. */
   CompletableFuture<BatchResult> commit();
 
-  /** As {@link #commit(Options)}, waiting for it. */
+  /** {@link #commit(Options)}, and waits for the answer. */
   BatchResult commitAndWait(Options commitOptions);
 
-  /** As the other, with the timeout that the reservation had. */
+  /** {@link #commitAndWait(Options)} with the options of the reservation. */
   BatchResult commitAndWait();
 
-  /** Gives back the slots, without waiting; does nothing after a commit. */
+  /** Gives back the slots without waiting. Does nothing after a commit. */
   void abort();
 
   @Override
