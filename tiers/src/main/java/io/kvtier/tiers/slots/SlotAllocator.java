@@ -10,8 +10,8 @@ import java.util.function.IntPredicate;
  * is named by an int. Each used slot knows the block in it. Confined to the index; allocates only
  * when a region is assigned, and when slots become doubtful.
  *
- * <p>Regions lie in lanes, one a device: region r in lane r modulo their number. Slots are taken
- * from the lanes in turn, and from open lanes only.
+ * <p>Regions lie in lanes, one a device. {@link RegionChoice} says which region the next slot comes
+ * from.
  *
  * <p>Each region belongs to one part of the tier for good, and so does each size class. No part
  * ever has slots in a region of another part. This keeps blocks apart that must not meet.
@@ -46,13 +46,7 @@ public final class SlotAllocator {
   private final RegionSlots slots;
   private final Regions regions;
   private final RegionWriters writers;
-  private final int lanes;
-
-  /** The region that the last slot of a lane and a size class was taken from. */
-  private final int[] lastRegion;
-
-  private IntPredicate openLanes = lane -> true;
-  private int nextLane;
+  private final RegionChoice choice;
 
   /** An empty tier. */
   public SlotAllocator(int regions, long regionBytes, int slotBytesMin) {
@@ -74,13 +68,12 @@ public final class SlotAllocator {
       int[] partOfRegion, int parts, long regionBytes, int slotBytesMin, int lanes) {
     this.regionBytes = regionBytes;
     this.slotBytesMin = slotBytesMin;
-    this.lanes = lanes;
     numbers = SlotNumbers.of(partOfRegion.length, regionBytes / slotBytesMin);
     sizes = new SizeClasses(parts, regionBytes, slotBytesMin);
     slots = new RegionSlots(partOfRegion.length);
     regions = new Regions(partOfRegion, parts, sizes, slots);
     writers = new RegionWriters(partOfRegion.length);
-    lastRegion = SlotNumbers.none(sizes.max() * lanes);
+    choice = new RegionChoice(sizes, slots, regions, writers, lanes);
   }
 
   /**
@@ -142,14 +135,7 @@ public final class SlotAllocator {
    * @return the slot, or {@link #NONE}
    */
   public int allocate(int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block) {
-    int region = NONE;
-    for (int i = 0; i < lanes && region == NONE; i++) {
-      int lane = nextLane;
-      nextLane = lane + 1 == lanes ? 0 : lane + 1;
-      if (openLanes.test(lane)) {
-        region = regionFor(sizeClass, lane, session, mayTake, mayDoubt);
-      }
-    }
+    int region = choice.next(sizeClass, session, mayTake, mayDoubt);
     if (region == NONE) {
       return NONE;
     }
@@ -157,21 +143,6 @@ public final class SlotAllocator {
       writers.grant(region, session);
     }
     return numbers.slot(region, regions.take(region, block));
-  }
-
-  private int regionFor(int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
-    int last = lastRegion[lane * sizes.max() + sizeClass];
-    if (last != NONE
-        && slots.hasFree(last, mayDoubt)
-        && !regions.isDraining(last)
-        && writers.admits(last, session)) {
-      return last;
-    }
-    int region = findRegion(sizeClass, lane, session, mayTake, mayDoubt);
-    if (region != NONE) {
-      lastRegion[lane * sizes.max() + sizeClass] = region;
-    }
-    return region;
   }
 
   /**
@@ -209,50 +180,21 @@ public final class SlotAllocator {
 
   /** Sets which lanes slots may be taken from now; asked at every allocation. */
   public void openLanes(IntPredicate open) {
-    openLanes = open;
+    choice.openLanes(open);
   }
 
   public int lanes() {
-    return lanes;
+    return choice.lanes();
   }
 
   /** The lane that a region lies in. */
   public int laneOf(int region) {
-    return region % lanes;
+    return choice.laneOf(region);
   }
 
   /** Whether slots may be taken from a region's lane now. */
   public boolean isOpen(int region) {
-    return openLanes.test(region % lanes);
-  }
-
-  private int findRegion(int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
-    int takeable = NONE;
-    if (regions.freeOfClass(sizeClass) > 0) {
-      for (int region = lane; region < regions.count(); region += lanes) {
-        if (regions.classOf(region) == sizeClass
-            && slots.hasFree(region, mayDoubt)
-            && !regions.isDraining(region)) {
-          if (writers.admits(region, session)) {
-            return region;
-          }
-          takeable = region;
-        }
-      }
-    }
-    for (int region = lane; region < regions.count(); region += lanes) {
-      // An empty region of another class is as good as one of none.
-      if (regions.isAssignable(region, sizeClass)) {
-        if (regions.classOf(region) != NONE) {
-          unassign(region);
-        }
-        regions.assign(region, sizeClass);
-        if (slots.hasFree(region, mayDoubt)) {
-          return region;
-        }
-      }
-    }
-    return mayTake ? takeable : NONE;
+    return choice.isOpen(choice.laneOf(region));
   }
 
   /** Gives a slot back. */
@@ -264,18 +206,9 @@ public final class SlotAllocator {
     }
     regions.giveBack(region, index);
     if (slots.used(region) == 0 && regions.isDraining(region)) {
-      unassign(region);
+      choice.unassign(region);
       regions.undrain(regions.partOf(region));
     }
-  }
-
-  private void unassign(int region) {
-    int last = laneOf(region) * sizes.max() + regions.classOf(region);
-    if (lastRegion[last] == region) {
-      lastRegion[last] = NONE;
-    }
-    regions.unassign(region);
-    writers.grant(region, DAEMON);
   }
 
   /**
@@ -289,7 +222,7 @@ public final class SlotAllocator {
       throw new IllegalStateException("region " + drains + " drains already");
     }
     if (slots.used(region) == 0) {
-      unassign(region);
+      choice.unassign(region);
     } else {
       regions.drain(region);
     }
