@@ -15,21 +15,18 @@ import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.Drops;
 import io.kvtier.daemon.index.space.FirstRows;
 import io.kvtier.daemon.index.space.ResidentTier;
-import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.daemon.index.transfer.LowerTier;
 import io.kvtier.daemon.index.transfer.LowerTiers;
 import io.kvtier.daemon.index.transfer.Mover;
-import io.kvtier.daemon.index.transfer.Settlement;
 import io.kvtier.protocol.Counter;
-import io.kvtier.protocol.RequestDescriptor;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The blocks of this node and their tiers, which the verbs put, get and delete. The parts of this
- * class move the copies. Confined to the index.
+ * The blocks of this node and their tiers, which the verbs put, get and delete. {@link Moves} has
+ * the parts that move the copies. Confined to the index.
  *
  * <ul>
  *   <li>A block comes by {@link Commits} from a client, by {@link Loads} from a lower tier, by
@@ -52,21 +49,9 @@ public final class BlockStore {
   private final ObjectLine objects;
   private final Sources sources;
   private final Copies copies;
-  private final Uploads uploads;
-  private final Evictions evictions;
-  private final Promotions promotions;
-  private final Records records;
-  private final Arrivals arrivals;
-  private final Loads loads;
-  private final Fetches fetches;
-  private final Commits commits;
-  private final Audits audits;
-  private final Scrubbers scrubbers;
-  private final List<Trials> trials = new ArrayList<>();
+  private final Moves moves;
   private final BlockPlaces places;
   private final StoreGauges gauges;
-  private final MoveParts shared;
-  private final ClassQueues fresh;
 
   public BlockStore(StoreParts parts, BlockListener listener) {
     IndexCore core = parts.core();
@@ -79,33 +64,13 @@ public final class BlockStore {
     stack = tiers.stack();
     first = stack.first();
     lower = tiers.lower();
-    TierParts.First top = parts.tiers().first();
     ObjectParts store = parts.tiers().objects();
     objects = new ObjectLine(store, directory, core.namespaces(), parts.events());
     sources = new Sources(sources(parts));
-    mover = new Mover(core, top, store, stack, lower, sources, parts.transfers());
+    mover = new Mover(core, parts.tiers().first(), store, stack, lower, sources, parts.transfers());
     copies = new Copies(core, stack, drops, parts.transfers(), listener);
-    shared = new MoveParts(core, stack, lower, mover, copies, drops, listener);
-    int classes = first.slots().classesMax();
-    int waitingMax = core.limits().holdsMax();
-    fresh = new ClassQueues(classes, 1, waitingMax);
-    ClassQueues promoted = new ClassQueues(classes, RequestDescriptor.PRIORITY_LOW + 1, waitingMax);
-    uploads = new Uploads(shared, objects, store);
-    evictions = new Evictions(shared, objects, uploads, top.freeTarget(), fresh, promoted);
-    promotions = new Promotions(shared, evictions, parts.isAwaited(), promoted);
-    records = new Records(shared, evictions, uploads, recordsMax);
-    List<Ingestion> targets = new ArrayList<>(evictions.ingestions());
-    targets.add(uploads.ingestion());
-    arrivals = new Arrivals(shared, targets);
-    loads = new Loads(shared, sources, promotions, arrivals);
-    fetches = new Fetches(shared, sources, records, promotions, arrivals);
-    commits = new Commits(shared, top, arrivals);
-    audits = new Audits(shared);
-    scrubbers = new Scrubbers(shared);
-    for (LowerTier one : lower) {
-      Ingestion.Target target = evictions.ingestion(one.tier()).target();
-      trials.add(new Trials(directory, first, target, one.lanes()));
-    }
+    MoveParts shared = new MoveParts(core, stack, lower, mover, copies, drops, listener);
+    moves = new Moves(parts, shared, firstRows, objects, sources, recordsMax);
     places = new BlockPlaces(directory, stack, sources, objects.isConfigured());
     gauges = new StoreGauges(core, stack);
   }
@@ -149,7 +114,7 @@ public final class BlockStore {
 
   /** How blocks leave the tiers. */
   public Evictions evictions() {
-    return evictions;
+    return moves.evictions();
   }
 
   /** Counts of dropped blocks, by reason. */
@@ -169,27 +134,27 @@ public final class BlockStore {
 
   /** How blocks get to the object tier. */
   public Uploads uploads() {
-    return uploads;
+    return moves.uploads();
   }
 
   /** How blocks come from the object tier. */
   public Fetches fetches() {
-    return fetches;
+    return moves.fetches();
   }
 
   /** The records of blocks, of which tenants have their shares. */
   public Records records() {
-    return records;
+    return moves.records();
   }
 
   /** The blocks of lower tiers that wait for their first slots. */
   public Promotions promotions() {
-    return promotions;
+    return moves.promotions();
   }
 
   /** The blocks of puts that wait for a first slot. The verbs fill and serve this queue. */
   public ClassQueues fresh() {
-    return fresh;
+    return moves.fresh();
   }
 
   /** Why the ledger of the first tier can't be written; empty while it can. */
@@ -249,7 +214,7 @@ public final class BlockStore {
    */
   public boolean reserve(int block, int sizeClass, long session, boolean isCopied) {
     if (!first.allocate(block, sizeClass, session, false, isCopied)) {
-      evictions.makeRoomForWaiting(sizeClass, session, isCopied);
+      moves.evictions().makeRoomForWaiting(sizeClass, session, isCopied);
       if (!first.allocate(block, sizeClass, session, true, isCopied)) {
         return false;
       }
@@ -275,17 +240,17 @@ public final class BlockStore {
   /** All layers of a block have come from a device: its checksum is made, then it is resident. */
   public void arrived(int block) {
     directory.set(Directory.FLAG_ARRIVED, block, true);
-    commits.commit(block);
+    moves.commits().commit(block);
   }
 
   /** The client has written the block: its checksum is made, then it is resident. */
   public void commit(int block) {
-    commits.commit(block);
+    moves.commits().commit(block);
   }
 
   /** The client has written the block, and made its checksum while it did. */
   public void commitChecksummed(int block, int checksum) {
-    commits.commitChecksummed(block, checksum);
+    moves.commits().commitChecksummed(block, checksum);
   }
 
   /** A block has got its annotation. */
@@ -305,7 +270,7 @@ public final class BlockStore {
       return;
     }
     first.hit(block);
-    arrivals.used(block, directory.addHit(block));
+    moves.arrivals().used(block, directory.addHit(block));
     // The object is used, too, although the block is here: the block may be dropped because it has
     // an object.
     objects.used(block);
@@ -334,14 +299,14 @@ public final class BlockStore {
 
   /** How blocks come from the lower tiers. */
   public Loads loads() {
-    return loads;
+    return moves.loads();
   }
 
   // ---- checks of copies
 
   /** Checks of first copies. */
   public Audits audits() {
-    return audits;
+    return moves.audits();
   }
 
   /**
@@ -354,7 +319,7 @@ public final class BlockStore {
 
   /** Reads of lower tiers in the background. */
   public Scrubbers scrubbers() {
-    return scrubbers;
+    return moves.scrubbers();
   }
 
   // ---- deletion
@@ -389,24 +354,7 @@ public final class BlockStore {
 
   /** Settles finished transfers. */
   public int collect() {
-    int count = mover.collect();
-    for (Settlement one = mover.poll(); one != null; one = mover.poll()) {
-      settle(one);
-    }
-    return count + fetches.collect() + uploads.collect();
-  }
-
-  private void settle(Settlement one) {
-    switch (one.kind) {
-      case CHECKSUM -> commits.finish(one.block, one.checksum);
-      case AUDIT -> audits.finish(one.block, one.checksum);
-      case LOAD -> loads.onLoaded(one);
-      case SCRUB -> scrubbers.onScrubbed(one);
-      case STORE -> evictions.onStored(one);
-      case FETCH -> fetches.onFetched(one);
-      case UPLOAD -> uploads.onUploaded(one.block, one.status, one.isEviction);
-      case SPILL -> uploads.onSpilled(one.block, stack.at(one.from), one.status, one.isRead);
-    }
+    return moves.collect();
   }
 
   /**
@@ -414,23 +362,7 @@ public final class BlockStore {
    * need.
    */
   public void maintain(long nowNs) {
-    lower.advance(nowNs);
-    for (Trials one : trials) {
-      one.advance();
-    }
-    firstRows.advance();
-    commits.advance();
-    audits.advance();
-    promotions.advance();
-    for (Ingestion one : evictions.ingestions()) {
-      one.advance();
-    }
-    uploads.advance();
-    objects.advance();
-    sources.advance();
-    evictions.advance();
-    // Scrubbers come last: they use only the room that others leave in the pipelines.
-    scrubbers.advance(nowNs);
+    moves.maintain(nowNs);
   }
 
   /**
@@ -443,18 +375,12 @@ public final class BlockStore {
 
   /** Whether transfers wait to be settled. */
   public boolean hasFinished() {
-    return mover.hasFinished() || sources.hasFound() || objects.hasConfirmed();
+    return moves.hasFinished();
   }
 
   /** Whether nothing is under way, and nothing waits to be started. */
   public boolean isIdle() {
-    return mover.isIdle()
-        && commits.waiting() == 0
-        && audits.waiting() == 0
-        && promotions.size() == 0
-        && evictions.waiting() == 0
-        && uploads.waiting() == 0
-        && sources.waiting() == 0;
+    return moves.isIdle();
   }
 
   // ---- checks
@@ -466,12 +392,9 @@ public final class BlockStore {
 
   /** Memory of the policies, in bytes; operators swap policies. */
   public long policyBytes() {
-    long bytes = uploads.ingestion().policyBytes();
+    long bytes = moves.policyBytes();
     for (ResidentTier tier : stack.all()) {
       bytes += tier.policyBytes();
-    }
-    for (Ingestion one : evictions.ingestions()) {
-      bytes += one.policyBytes();
     }
     return bytes;
   }
@@ -488,15 +411,6 @@ public final class BlockStore {
   /** The state in words, for whoever looks for a defect. */
   @Override
   public String toString() {
-    StringBuilder out = new StringBuilder(256);
-    out.append("checksums ").append(mover.checksumsInFlight());
-    out.append(", below ").append(lower.inFlight());
-    out.append(", backlog ").append(commits.waiting());
-    out.append(", promotions ").append(promotions.size());
-    out.append(", ingestion ").append(evictions.waiting());
-    out.append(", objects ").append(mover.outside().inFlight());
-    out.append(" and waiting ").append(uploads.waiting() + sources.waiting());
-    out.append(isOutOfBudget() ? ", no budget" : "").append(lower);
-    return out.append(new StoreText(shared, fresh)).toString();
+    return moves.toString();
   }
 }
