@@ -1,6 +1,5 @@
 package io.kvtier.protocol.linux;
 
-import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
@@ -11,9 +10,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -25,16 +22,11 @@ public final class UnixSocket implements AutoCloseable {
   private static final int SOCK_SEQPACKET = 5;
   private static final int SOCK_CLOEXEC = 0x80000;
   private static final int SOCK_NONBLOCK = 0x800;
-  private static final int SOL_SOCKET = 1;
-  private static final int SCM_RIGHTS = 1;
+  static final int SOL_SOCKET = 1;
   private static final int SO_SNDBUF = 7;
   private static final int SO_LINGER = 13;
-  private static final int SO_PEERCRED = 17;
   private static final int SO_RCVTIMEO = 20;
   private static final int SO_SNDTIMEO = 21;
-  private static final int SO_PEERGROUPS = 59;
-  // Linux 6.5.
-  private static final int SO_PEERPIDFD = 77;
   // Linux 6.16.
   private static final int SO_PASSRIGHTS = 83;
   private static final int MSG_NOSIGNAL = 0x4000;
@@ -43,24 +35,17 @@ public final class UnixSocket implements AutoCloseable {
   private static final int MSG_CTRUNC = 0x8;
   private static final int MSG_PEEK = 0x2;
   private static final long SIOCOUTQ = 0x5411;
-  private static final long PIDFD_OPEN = 434;
   private static final int BACKLOG = 1024;
   private static final int UNREAD_MAX = 4096;
   private static final int SHUT_RDWR = 2;
   private static final short POLLRDHUP = 0x2000;
   // POLLERR, POLLHUP, POLLNVAL and POLLRDHUP.
   private static final int POLL_GONE = 0x8 | 0x10 | 0x20 | 0x2000;
-  // As many ids as most have; the kernel says where there are more.
-  private static final int GROUPS_BYTES = 64 * 4;
   // struct pollfd: i32 fd, i16 events, i16 revents.
   private static final int POLLFD_BYTES = 8;
   // struct sockaddr_un: u16 family, char path[108].
   private static final int ADDRESS_BYTES = 110;
   private static final int PATH_BYTES_MAX = 107;
-  // struct msghdr, 64-bit: name, namelen, iov, iovlen, control, controllen, flags.
-  private static final int MSGHDR_BYTES = 56;
-  // struct cmsghdr, 64-bit: u64 len, i32 level, i32 type.
-  private static final int CMSGHDR_BYTES = 16;
 
   /** The most descriptors that one message carries here. */
   public static final int DESCRIPTORS_MAX = 16;
@@ -275,64 +260,19 @@ public final class UnixSocket implements AutoCloseable {
 
   /** Who connected, as the kernel recorded it at connect. */
   public PeerCredentials peerCredentials() throws IOException {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment ucred = arena.allocate(12, 4);
-      MemorySegment length = arena.allocateFrom(JAVA_INT, 12);
-      if ((int)
-              Libc.GETSOCKOPT.invokeExact(
-                  Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERCRED, ucred, length)
-          < 0) {
-        throw Libc.failure("getsockopt", "SO_PEERCRED");
-      }
-      return new PeerCredentials(
-          ucred.get(JAVA_INT, 0),
-          ucred.get(JAVA_INT, 4),
-          ucred.get(JAVA_INT, 8),
-          peerGroups(arena));
-    } catch (IOException e) {
-      throw e;
-    } catch (Throwable t) {
-      throw Libc.defect(t);
-    }
+    return SocketPeer.credentials(descriptor);
   }
 
   /**
-   * The process that connected, to wait for its end in {@link Epoll}; whoever has the number of
-   * that process later is not meant.
+   * The process that connected, to wait for its end in {@link Epoll}. A later process with the same
+   * number is not meant.
    *
    * @return null where the kernel can't tell (before Linux 6.5 of processes in other PID
    *     namespaces)
    * @throws IOException when the process has ended
    */
   public @Nullable Descriptor peerProcess(PeerCredentials peer) throws IOException {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment number = arena.allocate(JAVA_INT);
-      MemorySegment length = arena.allocateFrom(JAVA_INT, 4);
-      if ((int)
-              Libc.GETSOCKOPT.invokeExact(
-                  Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERPIDFD, number, length)
-          == 0) {
-        return new Descriptor(number.get(JAVA_INT, 0));
-      }
-      if (Libc.errno() != Errno.ENOPROTOOPT) {
-        throw Libc.failure("getsockopt", "SO_PEERPIDFD, process " + peer.pid());
-      }
-      if (peer.pid() == 0) {
-        return null;
-      }
-      long opened = (long) Libc.PIDFD_OPEN.invokeExact(Libc.capture(), PIDFD_OPEN, peer.pid(), 0);
-      if (opened < 0 && Libc.errno() == Errno.ENOSYS) {
-        return null;
-      }
-      if (opened < 0) {
-        throw Libc.failure("pidfd_open", "process " + peer.pid());
-      }
-      return new Descriptor((int) opened);
-    } catch (IOException e) {
-      throw e;
-    } catch (Throwable t) {
-      throw Libc.defect(t);
-    }
+    return SocketPeer.process(descriptor, peer);
   }
 
   /**
@@ -365,7 +305,7 @@ public final class UnixSocket implements AutoCloseable {
   public @Nullable Waiting peek(int bytesMax) throws IOException {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment data = arena.allocate(bytesMax, 8);
-      MemorySegment header = header(arena, data, bytesMax, MemorySegment.NULL, 0);
+      MemorySegment header = MessageHeader.of(arena, data, bytesMax, MemorySegment.NULL);
       long received =
           (long) Libc.RECVMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_PEEK);
       if (received < 0) {
@@ -377,7 +317,7 @@ public final class UnixSocket implements AutoCloseable {
       }
       byte[] bytes = new byte[(int) received];
       MemorySegment.copy(data, JAVA_BYTE, 0, bytes, 0, bytes.length);
-      return new Waiting(bytes, (header.get(JAVA_INT, 48) & MSG_CTRUNC) != 0);
+      return new Waiting(bytes, (MessageHeader.flags(header) & MSG_CTRUNC) != 0);
     } catch (IOException e) {
       throw e;
     } catch (Throwable t) {
@@ -391,7 +331,7 @@ public final class UnixSocket implements AutoCloseable {
    */
   public void drop() {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment header = header(arena, arena.allocate(8, 8), 8, MemorySegment.NULL, 0);
+      MemorySegment header = MessageHeader.of(arena, arena.allocate(8, 8), 8, MemorySegment.NULL);
       long _ = (long) Libc.RECVMSG.invokeExact(Libc.capture(), descriptor.number(), header, 0);
     } catch (Throwable t) {
       throw Libc.defect(t);
@@ -423,27 +363,6 @@ public final class UnixSocket implements AutoCloseable {
     }
   }
 
-  /** Of the socket itself: the process may have gone, and its number be another's. */
-  private @Nullable List<Integer> peerGroups(Arena arena) throws Throwable {
-    int bytes = GROUPS_BYTES;
-    while (true) {
-      MemorySegment ids = arena.allocate(bytes, 4);
-      MemorySegment length = arena.allocateFrom(JAVA_INT, bytes);
-      if ((int)
-              Libc.GETSOCKOPT.invokeExact(
-                  Libc.capture(), descriptor.number(), SOL_SOCKET, SO_PEERGROUPS, ids, length)
-          == 0) {
-        return IntStream.of(ids.asSlice(0, length.get(JAVA_INT, 0)).toArray(JAVA_INT))
-            .boxed()
-            .toList();
-      }
-      if (Libc.errno() != Errno.ERANGE || length.get(JAVA_INT, 0) <= bytes) {
-        return null;
-      }
-      bytes = length.get(JAVA_INT, 0);
-    }
-  }
-
   /**
    * Sends one whole message with descriptors attached; the sender keeps its own copies of these.
    */
@@ -455,7 +374,7 @@ public final class UnixSocket implements AutoCloseable {
     send(bytes, numbers);
   }
 
-  /** The same with a descriptor that somebody else has opened. */
+  /** Sends one whole message with a descriptor that somebody else has opened. */
   public void pass(byte[] bytes, int descriptor) throws IOException {
     send(bytes, new int[] {descriptor});
   }
@@ -468,20 +387,8 @@ public final class UnixSocket implements AutoCloseable {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment data = arena.allocate(Math.max(bytes.length, 1), 8);
       MemorySegment.copy(bytes, 0, data, JAVA_BYTE, 0, bytes.length);
-      MemorySegment control = MemorySegment.NULL;
-      long controlBytes = 0;
-      if (descriptors.length > 0) {
-        long dataBytes = 4L * descriptors.length;
-        controlBytes = CMSGHDR_BYTES + ((dataBytes + 7) & ~7L);
-        control = arena.allocate(controlBytes, 8);
-        control.set(JAVA_LONG, 0, CMSGHDR_BYTES + dataBytes);
-        control.set(JAVA_INT, 8, SOL_SOCKET);
-        control.set(JAVA_INT, 12, SCM_RIGHTS);
-        for (int i = 0; i < descriptors.length; i++) {
-          control.set(JAVA_INT, CMSGHDR_BYTES + 4L * i, descriptors[i]);
-        }
-      }
-      MemorySegment header = header(arena, data, bytes.length, control, controlBytes);
+      MemorySegment control = MessageHeader.control(arena, descriptors);
+      MemorySegment header = MessageHeader.of(arena, data, bytes.length, control);
       long sent =
           (long)
               Libc.SENDMSG.invokeExact(Libc.capture(), descriptor.number(), header, MSG_NOSIGNAL);
@@ -504,9 +411,8 @@ public final class UnixSocket implements AutoCloseable {
   public @Nullable Message receive(int bytesMax) throws IOException {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment data = arena.allocate(bytesMax, 8);
-      long controlBytes = CMSGHDR_BYTES + 4L * DESCRIPTORS_MAX;
-      MemorySegment control = arena.allocate(controlBytes, 8);
-      MemorySegment header = header(arena, data, bytesMax, control, controlBytes);
+      MemorySegment control = MessageHeader.controlFor(arena, DESCRIPTORS_MAX);
+      MemorySegment header = MessageHeader.of(arena, data, bytesMax, control);
       long received =
           (long)
               Libc.RECVMSG.invokeExact(
@@ -518,16 +424,8 @@ public final class UnixSocket implements AutoCloseable {
           default -> throw Libc.failure("recvmsg", descriptor.toString());
         };
       }
-      List<Descriptor> descriptors = new ArrayList<>();
-      if (header.get(JAVA_LONG, 40) >= CMSGHDR_BYTES
-          && control.get(JAVA_INT, 8) == SOL_SOCKET
-          && control.get(JAVA_INT, 12) == SCM_RIGHTS) {
-        long count = (control.get(JAVA_LONG, 0) - CMSGHDR_BYTES) / 4;
-        for (int i = 0; i < count; i++) {
-          descriptors.add(new Descriptor(control.get(JAVA_INT, CMSGHDR_BYTES + 4L * i)));
-        }
-      }
-      int flags = header.get(JAVA_INT, 48);
+      List<Descriptor> descriptors = MessageHeader.descriptors(header, control);
+      int flags = MessageHeader.flags(header);
       if ((flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         descriptors.forEach(UnixSocket::discard);
         throw new IOException(
@@ -574,19 +472,6 @@ public final class UnixSocket implements AutoCloseable {
     } catch (Throwable t) {
       throw Libc.defect(t);
     }
-  }
-
-  private static MemorySegment header(
-      Arena arena, MemorySegment data, long dataBytes, MemorySegment control, long controlBytes) {
-    MemorySegment iovec = arena.allocate(16, 8);
-    iovec.set(ADDRESS, 0, data);
-    iovec.set(JAVA_LONG, 8, dataBytes);
-    MemorySegment header = arena.allocate(MSGHDR_BYTES, 8);
-    header.set(ADDRESS, 16, iovec);
-    header.set(JAVA_LONG, 24, 1L);
-    header.set(ADDRESS, 32, control);
-    header.set(JAVA_LONG, 40, controlBytes);
-    return header;
   }
 
   @Override
