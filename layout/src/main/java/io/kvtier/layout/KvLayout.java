@@ -15,22 +15,48 @@ import java.util.List;
  * </pre>
  *
  * <p>A part has one tensor with a layer axis, or one tensor for each layer. Where a tensor has no
- * block axis, its token axis counts the tokens of all blocks, block by block.
+ * block axis, its token axis counts the tokens of all blocks, block by block. Where a tensor has a
+ * block axis and more tokens than a block, its block axis counts pages: a page is several blocks,
+ * one behind the other along the token axis.
  *
- * @param layers how many layers a block has
- * @param blocks how many blocks the tensors hold
+ * <p>A rank of an engine with tensor or pipeline parallelism has only some heads or layers of each
+ * block. The block on the host has all of them: see {@link #shard}.
+ *
+ * @param layers how many layers the tensors have
+ * @param blocks how many blocks the tensors hold, in pages of one or more
  * @param blockTokens the tokens of one block
  * @param order the order of the cells of a block on the host
  * @param parts the parts of a block, in their order on the host
+ * @param blockLayers how many layers a block has
+ * @param firstLayer the number of the tensors' first layer in the block
  */
 public record KvLayout(
-    int layers, int blocks, int blockTokens, BlockOrder order, List<KvPart> parts) {
+    int layers,
+    int blocks,
+    int blockTokens,
+    BlockOrder order,
+    List<KvPart> parts,
+    int blockLayers,
+    int firstLayer) {
   /** The alignment of each part of a block on the host. */
   public static final int PART_ALIGNMENT_BYTES = 16;
+
+  /** {@link #blocksOfPage()} where the parts have pages of different sizes. */
+  static final int PAGES_DIFFER = 0;
 
   public KvLayout {
     parts = List.copyOf(parts);
     requirePositive(layers, "layers");
+    if (firstLayer < 0 || firstLayer > blockLayers - layers) {
+      throw new IllegalArgumentException(
+          "layers "
+              + firstLayer
+              + " to "
+              + (firstLayer + (long) layers)
+              + " are not all in a block of "
+              + blockLayers
+              + " layers");
+    }
     requirePositive(blocks, "blocks");
     requirePositive(blockTokens, "tokens of a block");
     if (parts.isEmpty()) {
@@ -39,7 +65,7 @@ public record KvLayout(
     long bytes = 0;
     for (KvPart part : parts) {
       requireFits(part, layers, blocks, blockTokens);
-      bytes = alignedPartEnd(bytes, partBytes(part, layers, blockTokens));
+      bytes = alignedPartEnd(bytes, partBytes(part, blockLayers, blockTokens));
     }
     if (bytes > Integer.MAX_VALUE) {
       throw new IllegalArgumentException(
@@ -59,6 +85,35 @@ public record KvLayout(
                 + ", or 1 for all");
       }
     }
+    requireOneShard(parts);
+  }
+
+  /** A layout whose tensors have all layers of a block. */
+  public KvLayout(int layers, int blocks, int blockTokens, BlockOrder order, List<KvPart> parts) {
+    this(layers, blocks, blockTokens, order, parts, layers, 0);
+  }
+
+  /** Parts have the same heads of the same number of heads, or one head for all of them. */
+  private static void requireOneShard(List<KvPart> parts) {
+    KvPart widest = widest(parts);
+    for (KvPart part : parts) {
+      if (part.blockHeads() != 1 && !part.hasSameHeadsAs(widest)) {
+        throw new IllegalArgumentException(
+            "parts '"
+                + widest.name()
+                + "' and '"
+                + part.name()
+                + "' have different heads of a block: expected the same ones, or one head for all");
+      }
+    }
+  }
+
+  private static KvPart widest(List<KvPart> parts) {
+    KvPart widest = parts.getFirst();
+    for (KvPart part : parts) {
+      widest = part.blockHeads() > widest.blockHeads() ? part : widest;
+    }
+    return widest;
   }
 
   private static void requirePositive(int value, String what) {
@@ -73,10 +128,28 @@ public record KvLayout(
       requireExtent(part, KvAxis.LAYER, layers, "layers");
     }
     if (shape.has(KvAxis.BLOCK)) {
-      requireExtent(part, KvAxis.BLOCK, blocks, "blocks");
-      if (shape.has(KvAxis.TOKEN)) {
-        requireExtent(part, KvAxis.TOKEN, blockTokens, "tokens of a block");
+      if (shape.has(KvAxis.TOKEN) && shape.extent(KvAxis.TOKEN) % blockTokens != 0) {
+        throw new IllegalArgumentException(
+            "extent "
+                + shape.extent(KvAxis.TOKEN)
+                + " of axis 'N' of part '"
+                + part.name()
+                + "': expected "
+                + blockTokens
+                + ", the tokens of a block, or a multiple of it");
       }
+      int ofPage = part.blocksOfPage(blockTokens);
+      if (blocks % ofPage != 0) {
+        throw new IllegalArgumentException(
+            blocks
+                + " blocks: expected a multiple of "
+                + ofPage
+                + ", the blocks of a page of part '"
+                + part.name()
+                + "'");
+      }
+      requireExtent(
+          part, KvAxis.BLOCK, blocks / ofPage, ofPage == 1 ? "blocks" : "pages of all blocks");
     } else {
       requireExtent(part, KvAxis.TOKEN, (long) blocks * blockTokens, "tokens of all blocks");
     }
@@ -112,38 +185,55 @@ public record KvLayout(
     return headsOf(parts);
   }
 
-  /** Whether the tensors hold all heads of a block, and not only those of one rank. */
-  public boolean hasWholeBlocks() {
+  /** How many blocks a page of the tensors has; {@link #PAGES_DIFFER} where the parts disagree. */
+  int blocksOfPage() {
+    int blocks = parts.getFirst().blocksOfPage(blockTokens);
     for (KvPart part : parts) {
-      if (part.blockHeads() != part.shape().extent(KvAxis.HEAD)) {
-        return false;
-      }
+      blocks = part.blocksOfPage(blockTokens) == blocks ? blocks : PAGES_DIFFER;
     }
-    return true;
+    return blocks;
+  }
+
+  /** Which layers and heads of a block the tensors have. */
+  public Shard shard() {
+    KvPart widest = widest(parts);
+    int heads = widest.shape().extent(KvAxis.HEAD);
+    return new Shard(
+        new IndexRange(firstLayer, firstLayer + layers),
+        blockLayers,
+        new IndexRange(widest.firstHead(), widest.firstHead() + heads),
+        widest.blockHeads());
   }
 
   /**
-   * Whether the blocks of both layouts have the same bytes in the same order on the host. Such
-   * blocks can be copied from device to device, even where the layouts of the tensors differ.
+   * The form of a block on the host, in words that are equal for all layouts with this form:
+   * whatever shards and tensors they have. Blocks of equal forms have the same bytes in the same
+   * places.
+   *
+   * <p>The words are the order, layers and tokens of a block, and for each part its planes, heads
+   * and the bytes of a cell, as in {@code LCND:32x16:2x8x256}. A part whose tokens share a value
+   * ends with {@code x1}.
    */
-  public boolean hasSameBlockFormAs(KvLayout other) {
-    boolean isSame =
-        layers == other.layers
-            && blockTokens == other.blockTokens
-            && order.equals(other.order)
-            && parts.size() == other.parts.size();
-    for (int i = 0; isSame && i < parts.size(); i++) {
-      KvPart mine = parts.get(i);
-      KvPart theirs = other.parts.get(i);
-      isSame =
-          mine.shape().cellBytes() == theirs.shape().cellBytes()
-              && tokens(mine.shape(), blockTokens) == tokens(theirs.shape(), blockTokens)
-              && mine.shape().extent(KvAxis.PLANE) == theirs.shape().extent(KvAxis.PLANE)
-              && mine.shape().extent(KvAxis.HEAD) == theirs.shape().extent(KvAxis.HEAD)
-              && mine.blockHeads() == theirs.blockHeads()
-              && mine.firstHead() == theirs.firstHead();
+  public String blockForm() {
+    StringBuilder form = new StringBuilder();
+    form.append(order).append(':').append(blockLayers).append('x').append(blockTokens);
+    for (KvPart part : parts) {
+      TensorShape shape = part.shape();
+      form.append(':').append(shape.extent(KvAxis.PLANE)).append('x').append(part.blockHeads());
+      form.append('x').append(shape.cellBytes());
+      if (!shape.has(KvAxis.TOKEN)) {
+        form.append("x1");
+      }
     }
-    return isSame;
+    return form.toString();
+  }
+
+  /**
+   * Whether both layouts have the same shard of blocks of the same form. Such shards can be copied
+   * from device to device, even where the layouts of the tensors differ.
+   */
+  public boolean hasSameShardAs(KvLayout other) {
+    return shard().equals(other.shard()) && blockForm().equals(other.blockForm());
   }
 
   /** How many tensors the layout has: for each part, one tensor or one for each layer. */
@@ -175,9 +265,23 @@ public record KvLayout(
   public int blockBytes() {
     long bytes = 0;
     for (KvPart part : parts) {
-      bytes = alignedPartEnd(bytes, partBytes(part, layers, blockTokens));
+      bytes = alignedPartEnd(bytes, partBytes(part, blockLayers, blockTokens));
     }
     return (int) bytes;
+  }
+
+  /** The bytes that the tensors have of one layer of a block. */
+  public long layerBytes() {
+    long bytes = 0;
+    for (KvPart part : parts) {
+      TensorShape shape = part.shape();
+      bytes +=
+          (long) tokens(shape, blockTokens)
+              * shape.extent(KvAxis.PLANE)
+              * shape.extent(KvAxis.HEAD)
+              * shape.cellBytes();
+    }
+    return bytes;
   }
 
   private static long alignedPartEnd(long start, long bytes) {
@@ -253,7 +357,7 @@ public record KvLayout(
       new PartRuns(this, part, someLayers, partHeads)
           .add(block, tensorAddresses, firstTensor, hostAddress + partOffset, runs);
       firstTensor += part.tensorCount(layers);
-      partOffset += partBytes(part, layers, blockTokens);
+      partOffset += partBytes(part, blockLayers, blockTokens);
     }
   }
 }

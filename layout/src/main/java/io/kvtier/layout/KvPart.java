@@ -38,6 +38,20 @@ public record KvPart(String name, TensorShape shape, int blockHeads, int firstHe
     return new KvPart(name, shape, shape.extent(KvAxis.HEAD), 0);
   }
 
+  /** Whether both parts have the same heads of blocks with the same number of heads. */
+  boolean hasSameHeadsAs(KvPart other) {
+    return blockHeads == other.blockHeads
+        && firstHead == other.firstHead
+        && shape.extent(KvAxis.HEAD) == other.shape.extent(KvAxis.HEAD);
+  }
+
+  /** How many blocks a page of the tensor has. A tensor without a block axis has no pages: 1. */
+  int blocksOfPage(int blockTokens) {
+    return shape.has(KvAxis.BLOCK) && shape.has(KvAxis.TOKEN)
+        ? shape.extent(KvAxis.TOKEN) / blockTokens
+        : 1;
+  }
+
   /** How many tensors the part has: one, or one for each layer. */
   int tensorCount(int layers) {
     return shape.has(KvAxis.LAYER) ? 1 : layers;

@@ -12,22 +12,27 @@ final class PartRuns {
   private final int[] to = new int[AXES];
   private final long[] deviceStrides = new long[AXES];
   private final long[] hostStrides = new long[AXES];
-  private final long blockStride;
+  private final int blocksOfPage;
+  private final long pageStride;
+  private final long strideInPage;
 
   /** The number of the loop over layers, where each layer is a tensor of its own; otherwise -1. */
   private int tensorLoop = -1;
 
+  private final int firstLayer;
+  private int layerLoop;
   private int headLoop;
   private int runBytes;
 
   PartRuns(KvLayout layout, KvPart part, IndexRange layers, IndexRange heads) {
     this.part = part;
+    firstLayer = layout.firstLayer();
     TensorShape shape = part.shape();
     int tokens = KvLayout.tokens(shape, layout.blockTokens());
-    blockStride =
-        shape.has(KvAxis.BLOCK)
-            ? shape.strideBytes(KvAxis.BLOCK)
-            : layout.blockTokens() * shape.strideBytes(KvAxis.TOKEN);
+    blocksOfPage = part.blocksOfPage(layout.blockTokens());
+    strideInPage =
+        shape.has(KvAxis.TOKEN) ? layout.blockTokens() * shape.strideBytes(KvAxis.TOKEN) : 0;
+    pageStride = shape.has(KvAxis.BLOCK) ? shape.strideBytes(KvAxis.BLOCK) : strideInPage;
     long hostStride = shape.cellBytes();
     for (int i = AXES - 1; i >= 0; i--) {
       KvAxis axis = layout.order().axes().get(i);
@@ -37,7 +42,8 @@ final class PartRuns {
         case LAYER -> {
           from[i] = layers.from();
           to[i] = layers.to();
-          hostStride *= layout.layers();
+          layerLoop = i;
+          hostStride *= layout.blockLayers();
           tensorLoop = shape.has(KvAxis.LAYER) ? -1 : i;
         }
         case PLANE -> {
@@ -60,12 +66,13 @@ final class PartRuns {
   }
 
   void add(int block, long[] addresses, int firstTensor, long host, Runs runs) {
-    long device = block * blockStride;
+    long device = block / blocksOfPage * pageStride + block % blocksOfPage * strideInPage;
     for (int i = 0; i < AXES; i++) {
       device += from[i] * deviceStrides[i];
       host += from[i] * hostStrides[i];
     }
-    // The tensor may begin at a later head of the block.
+    // The tensors may begin at a later layer and head of the block.
+    host += firstLayer * hostStrides[layerLoop];
     host += part.firstHead() * hostStrides[headLoop];
     int loops = joinInnerLoops();
     walk(0, loops, device, host, addresses, firstTensor, runs);

@@ -176,7 +176,8 @@ final class KvLayoutTest {
         "extent 99 of axis 'B' of part 'kv': expected 100, the blocks",
         () -> llama("CBNHD", "LCND", 2L, 99L, 16L, 8L, 128L));
     assertRefused(
-        "extent 17 of axis 'N' of part 'kv': expected 16, the tokens of a block",
+        "extent 17 of axis 'N' of part 'kv': expected 16, the tokens of a block, or"
+            + " a multiple of it",
         () -> llama("CBNHD", "LCND", 2L, 100L, 17L, 8L, 128L));
     assertRefused(
         "extent 1599 of axis 'N' of part 'kv': expected 1600, the tokens of all blocks",
@@ -199,17 +200,17 @@ final class KvLayoutTest {
   }
 
   @Test
-  void hasSameBlockFormAs_otherBytes_isFalse() {
+  void hasSameShardAs_otherBytes_isFalse() {
     TensorShape shape = TensorShape.contiguous("CBNHD", List.of(2L, 4L, 4L, 2L, 8L), 2);
     KvPart one = KvPart.of("kv", shape);
     KvLayout layout = new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(one));
     KvPart half = new KvPart("kv", one.shape(), 4, 2);
-    assertFalse(layout.hasSameBlockFormAs(new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(half))));
-    assertFalse(layout.hasSameBlockFormAs(new KvLayout(3, 4, 4, BlockOrder.NCLD, List.of(one))));
-    assertFalse(layout.hasSameBlockFormAs(new KvLayout(2, 4, 4, BlockOrder.LCND, List.of(one))));
+    assertFalse(layout.hasSameShardAs(new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(half))));
+    assertFalse(layout.hasSameShardAs(new KvLayout(3, 4, 4, BlockOrder.NCLD, List.of(one))));
+    assertFalse(layout.hasSameShardAs(new KvLayout(2, 4, 4, BlockOrder.LCND, List.of(one))));
     TensorShape wider = TensorShape.contiguous("CBNHD", List.of(2L, 4L, 4L, 2L, 4L), 4);
     assertTrue(
-        layout.hasSameBlockFormAs(
+        layout.hasSameShardAs(
             new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(KvPart.of("kv", wider)))),
         "elements of other sizes, but the same bytes");
   }

@@ -23,7 +23,7 @@ final class LayoutOracle {
       int tokens = shape.has(KvAxis.TOKEN) ? layout.blockTokens() : 1;
       Map<KvAxis, Integer> blockExtents =
           Map.of(
-              KvAxis.LAYER, layout.layers(),
+              KvAxis.LAYER, layout.blockLayers(),
               KvAxis.PLANE, shape.extent(KvAxis.PLANE),
               KvAxis.TOKEN, tokens,
               KvAxis.HEAD, part.blockHeads());
@@ -38,16 +38,24 @@ final class LayoutOracle {
               inTensor.put(KvAxis.LAYER, layer);
               inTensor.put(KvAxis.PLANE, plane);
               inTensor.put(KvAxis.HEAD, head);
-              inTensor.put(KvAxis.BLOCK, block);
+              int pageTokens =
+                  shape.has(KvAxis.BLOCK) && shape.has(KvAxis.TOKEN)
+                      ? shape.extent(KvAxis.TOKEN)
+                      : layout.blockTokens();
+              int tokenOfAll = block * layout.blockTokens() + token;
+              inTensor.put(KvAxis.BLOCK, tokenOfAll / pageTokens);
               inTensor.put(
-                  KvAxis.TOKEN,
-                  shape.has(KvAxis.BLOCK) ? token : block * layout.blockTokens() + token);
+                  KvAxis.TOKEN, shape.has(KvAxis.BLOCK) ? tokenOfAll % pageTokens : tokenOfAll);
               Map<KvAxis, Integer> inBlock =
                   Map.of(
-                      KvAxis.LAYER, layer,
-                      KvAxis.PLANE, plane,
-                      KvAxis.TOKEN, token,
-                      KvAxis.HEAD, part.firstHead() + head);
+                      KvAxis.LAYER,
+                      layout.firstLayer() + layer,
+                      KvAxis.PLANE,
+                      plane,
+                      KvAxis.TOKEN,
+                      token,
+                      KvAxis.HEAD,
+                      part.firstHead() + head);
               long address =
                   tensorAddresses[firstTensor + (hasLayers ? 0 : layer)] + offset(shape, inTensor);
               long cell = 0;

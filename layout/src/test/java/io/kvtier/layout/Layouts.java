@@ -9,10 +9,15 @@ import java.util.Random;
 final class Layouts {
   private Layouts() {}
 
-  /** A random layout: axes in any order, gaps between elements, one part or two. */
+  /**
+   * A random layout: axes in any order, gaps between elements, one part or two, pages of one block
+   * or two, and any shard of a block.
+   */
   static KvLayout any(Random random) {
     int layers = 1 + random.nextInt(4);
-    int blocks = 1 + random.nextInt(4);
+    int blocksOfPage = 1 + random.nextInt(2);
+    int blocks = (1 + random.nextInt(4)) * blocksOfPage;
+    int otherRanksLayers = random.nextInt(4);
     int blockTokens = 1 + random.nextInt(5);
     int heads = 1 + random.nextInt(4);
     int planes = 1 + random.nextInt(2);
@@ -25,6 +30,7 @@ final class Layouts {
             random,
             layers,
             blocks,
+            blocksOfPage,
             blockTokens,
             planes,
             heads,
@@ -40,24 +46,36 @@ final class Layouts {
               random,
               layers,
               blocks,
+              blocksOfPage,
               blockTokens,
               planes,
               perHead ? tensorHeads : 1,
               1,
               4,
               random.nextBoolean());
-      parts.add(KvPart.of("scales", scales));
+      parts.add(
+          perHead
+              ? new KvPart("scales", scales, tensorHeads + otherRanksHeads, firstHead)
+              : KvPart.of("scales", scales));
     }
     List<KvAxis> order =
         new ArrayList<>(List.of(KvAxis.LAYER, KvAxis.PLANE, KvAxis.TOKEN, KvAxis.HEAD));
     Collections.shuffle(order, random);
-    return new KvLayout(layers, blocks, blockTokens, new BlockOrder(order), parts);
+    return new KvLayout(
+        layers,
+        blocks,
+        blockTokens,
+        new BlockOrder(order),
+        parts,
+        layers + otherRanksLayers,
+        random.nextInt(otherRanksLayers + 1));
   }
 
   private static TensorShape shape(
       Random random,
       int layers,
       int blocks,
+      int blocksOfPage,
       int blockTokens,
       int planes,
       int heads,
@@ -76,10 +94,12 @@ final class Layouts {
       axes.add(new Axis('C', planes));
     }
     if (hasBlocks) {
-      axes.add(new Axis('B', blocks));
+      axes.add(new Axis('B', perToken ? blocks / blocksOfPage : blocks));
     }
     if (perToken) {
-      axes.add(new Axis('N', hasBlocks ? blockTokens : (long) blocks * blockTokens));
+      axes.add(
+          new Axis(
+              'N', hasBlocks ? (long) blocksOfPage * blockTokens : (long) blocks * blockTokens));
     }
     if (heads > 1 || random.nextBoolean()) {
       axes.add(new Axis('H', heads));

@@ -116,7 +116,7 @@ final class PeerCopyTest {
     List<KvLayout> layouts = List.of(PLANES, JOINED, ONE_TENSOR);
     for (KvLayout from : layouts) {
       for (KvLayout to : layouts) {
-        assertTrue(from.hasSameBlockFormAs(to));
+        assertTrue(from.hasSameShardAs(to));
         FakeGpu gpu = new FakeGpu(7);
         DeviceRegion source = open(gpu, from);
         DeviceRegion target = open(gpu, to);
