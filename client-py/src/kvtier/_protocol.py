@@ -171,6 +171,7 @@ COUNTERS = (
     "keeper_missing",
     "reservations_expired",
     "late_writes",
+    "partial_expired",
     "saved_tokens",
     "saved_prefill_ns",
     "spent_load_ns",
@@ -346,5 +347,5 @@ HANDSHAKE_QUESTION = Struct("<QII")
 """magic, number, word"""
 HANDSHAKE_ANSWER = Struct("<QIHH")
 """magic, number, status, zero"""
-PLANE = Struct("<QQQQQQ4Q4Q")
-"""address, blocks, block stride, offset, run bytes, axes, counts, strides"""
+PLANE = Struct("<QQQQQQ4Q4Q4Q")
+"""address, blocks, block stride, offset, run bytes, axes, counts, strides, slot strides"""

@@ -211,7 +211,7 @@ public record KvLayout(
    * places.
    *
    * <p>The words are the order, layers and tokens of a block, and for each part its planes, heads
-   * and the bytes of a cell, as in {@code LCND:32x16:2x8x256}. A part whose tokens share a value
+   * and the bytes of a cell, as in {@code LCNHD:32x16:2x8x256}. A part whose tokens share a value
    * ends with {@code x1}.
    */
   public String blockForm() {
@@ -221,7 +221,7 @@ public record KvLayout(
       TensorShape shape = part.shape();
       form.append(':').append(shape.extent(KvAxis.PLANE)).append('x').append(part.blockHeads());
       form.append('x').append(shape.cellBytes());
-      if (!shape.has(KvAxis.TOKEN)) {
+      if (tokens(shape, blockTokens) != blockTokens) {
         form.append("x1");
       }
     }

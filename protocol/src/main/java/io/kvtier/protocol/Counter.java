@@ -121,26 +121,30 @@ public enum Counter {
       "reserved slots that clients lost, because they did not commit in time"),
   GAUGE_LATE_WRITES(
       1104, "late_writes", "gauge: slots that clients have lost and may still be writing"),
+  PARTIAL_EXPIRED(
+      1112,
+      "partial_expired",
+      "blocks that were dropped because some of their layers or heads did not come in time"),
   SAVED_TOKENS(
-      1112, "saved_tokens", "tokens that engines loaded and did not compute, as they report"),
+      1120, "saved_tokens", "tokens that engines loaded and did not compute, as they report"),
   SAVED_PREFILL_NS(
-      1120,
+      1128,
       "saved_prefill_ns",
       "time that computing these tokens would have taken, at the speed that each engine has measured, ns"),
   SPENT_LOAD_NS(
-      1128, "spent_load_ns", "time that the loads of these tokens took, failed ones too, ns"),
+      1136, "spent_load_ns", "time that the loads of these tokens took, failed ones too, ns"),
   TOOL_LOOKUP_BLOCKS(
-      1136,
+      1144,
       "tool_lookup_blocks",
       "blocks asked for by lookups of kvtier's own tools, such as benchmarks"),
   TOOL_LOOKUP_HITS(
-      1144,
+      1152,
       "tool_lookup_hits",
       "blocks asked for by lookups of kvtier's own tools that were in some tier"),
   TOOL_HITS(
-      1152, "tool_hits", "blocks asked for by gets of kvtier's own tools and served from any tier"),
+      1160, "tool_hits", "blocks asked for by gets of kvtier's own tools and served from any tier"),
   TOOL_MISSES(
-      1160,
+      1168,
       "tool_misses",
       "blocks asked for by gets of kvtier's own tools that were in no tier, or were lost");
 

@@ -38,7 +38,7 @@ package io.kvtier.protocol;
  *    54 u16 end layer     0: all layers (OFFLOAD, ONBOARD)
  *    56 u32 event         counted from 1; 0: none
  *    60 u32 progress      the word that counts layers, counted from 1; 0: none
- *    64 u32 shard         the part of each block that this request is about; 0: whole blocks, the only value of this version
+ *    64 u32 shard         RESERVE: the region in host memory whose shard of each block the client will write; 0: whole blocks
  *    68 u32 reserved      zero to the end of the header: for fields of later minor versions
  *    96 end
  * trace context: the last bytes of a record with FLAG_CONTEXT

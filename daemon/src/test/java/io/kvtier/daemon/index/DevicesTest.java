@@ -416,7 +416,8 @@ class DevicesTest {
   }
 
   @Test
-  void offload_moreOfOneBlockThanMayWait_isBusy() throws IOException, ProtocolViolation {
+  void offload_ofBytesThatWaitForTheirSlot_isOnItsWay_howeverOften()
+      throws IOException, ProtocolViolation {
     checksums.isOpen = true;
     try (IndexHarness harness =
         new IndexHarness(
@@ -434,13 +435,12 @@ class DevicesTest {
         client.sendBlocks(Verb.OFFLOAD, region, 0, 0, 0, 7, 2, Protocol.KEYS_MAX);
         var _ = harness.agent.doWork();
       }
-      assertEquals(
-          (long) requests * Protocol.KEYS_MAX - Puts.WAITING_MAX,
-          harness.counters.get(Counter.PUT_BUSY));
       client.sendIds(Verb.ABORT, 0, 1, reserved);
       for (int i = 0; i < requests + 1; i++) {
-        var _ = client.await();
+        Status last = client.await().last();
+        assertTrue(last == Status.PENDING || last == Status.OK, "" + last);
       }
+      assertEquals(0, harness.counters.get(Counter.PUT_BUSY));
       assertEquals(Status.OK, client.ask(Verb.LOOKUP, 7));
     }
   }

@@ -74,6 +74,7 @@ import org.jspecify.annotations.Nullable;
 public final class IndexHarness implements AutoCloseable {
   static final int SLOT_BYTES = 4096;
   static final long NOW_NS = 1_000_000_000L;
+  static final long LEASE_NS = 30_000_000_000L;
   static final long RESERVATION_NS = 30_000_000_000L;
 
   /** Refuses everything; a block that it would check stays staging. */
@@ -191,6 +192,7 @@ public final class IndexHarness implements AutoCloseable {
   static final class Settings {
     private final int slabs;
     private final int slots;
+    private int sessions = 4;
     private int blocks;
     private int inlineChecksumBytes;
     private long scrubBytesPerSecond;
@@ -225,6 +227,12 @@ public final class IndexHarness implements AutoCloseable {
     }
 
     /** The most records of blocks. */
+    /** The most sessions. */
+    Settings sessions(int most) {
+      sessions = most;
+      return this;
+    }
+
     Settings blocks(int most) {
       blocks = most;
       return this;
@@ -360,7 +368,7 @@ public final class IndexHarness implements AutoCloseable {
                     new Namespaces(tenants),
                     counters,
                     latencies,
-                    limits(blocks)),
+                    limits(settings.sessions, blocks)),
                 new StoreParts.Tiers(
                     new TierParts.First(
                         KnownTiers.HOST,
@@ -400,15 +408,15 @@ public final class IndexHarness implements AutoCloseable {
                     gone::contains)));
   }
 
-  private static Limits limits(int blocks) {
+  private static Limits limits(int sessions, int blocks) {
     return new Limits(
-        4,
+        sessions,
         256,
         256,
         blocks,
         blocks,
         new Limits.Times(
-            30_000_000_000L,
+            LEASE_NS,
             600_000_000_000L,
             RESERVATION_NS,
             5_000_000_000L,
@@ -508,6 +516,9 @@ public final class IndexHarness implements AutoCloseable {
 
   /** One client, which does only what it is told to do. */
   final class Client implements Session.Owner {
+    /** The region that the next request names as its shard; 0: none. */
+    int shard;
+
     final Session session;
     private final MemorySegment segment;
     private final RingProducer requests;
@@ -636,6 +647,14 @@ public final class IndexHarness implements AutoCloseable {
       write(verb, 0, 8, 0, 0, count, keys);
     }
 
+    /** Reserves the slots of keys that follow one another, for a region's shard of each block. */
+    Answer reserveShard(int region, long firstKey, int count) throws ProtocolViolation {
+      shard = region;
+      sendKeys(Verb.RESERVE, firstKey, count);
+      shard = 0;
+      return work();
+    }
+
     private void write(
         Verb verb, int flags, int keyBytes, int namespaceId, long argument, int count, long... body)
         throws ProtocolViolation {
@@ -648,6 +667,7 @@ public final class IndexHarness implements AutoCloseable {
       Words.putInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET, namespaceId);
       Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
       Words.putLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
+      Words.putInt(segment, at + RequestDescriptor.SHARD_OFFSET, shard);
       for (int i = 0; i < body.length; i++) {
         Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES + 8L * i, body[i]);
       }
@@ -767,7 +787,7 @@ public final class IndexHarness implements AutoCloseable {
       return say(Verb.ADMIN, 0, command);
     }
 
-    private Status say(Verb verb, long argument, String words) throws ProtocolViolation {
+    Status say(Verb verb, long argument, String words) throws ProtocolViolation {
       sendText(verb, argument, words);
       return work().status();
     }
@@ -792,6 +812,11 @@ public final class IndexHarness implements AutoCloseable {
     /** The daemon's state, as this client may see it. */
     String stats() throws ProtocolViolation {
       sendFlags(Verb.STATS, 0, 0);
+      return text();
+    }
+
+    /** Lets the index work one round, and takes the text of the answer. */
+    String text() throws ProtocolViolation {
       int ignored = agent.doWork();
       assertTrue(completions.hasNext(), "no answer");
       long at = completions.offset();

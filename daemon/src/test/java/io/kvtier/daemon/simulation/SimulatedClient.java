@@ -26,6 +26,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -67,6 +68,9 @@ final class SimulatedClient {
     /** Whether the daemon has a record of a key: it may be on its way. */
     boolean isHere(Oracle.Key key);
 
+    /** Whether a planted bug shows blocks before their last half is there. */
+    boolean isVisibleTooEarly();
+
     void violated(String what);
   }
 
@@ -78,6 +82,9 @@ final class SimulatedClient {
 
   private static final int ROUNDS_LATE_MAX = 300;
 
+  /** The half of a request for whole blocks. */
+  private static final int WHOLE = -1;
+
   private static final class Pending {
     final Verb verb;
     final int namespace;
@@ -86,6 +93,9 @@ final class SimulatedClient {
     final long deadlineNs;
     final long sentNs;
     final boolean isCopied;
+
+    /** RESERVE, REGISTER_REGION: which half of the blocks; {@link #WHOLE} for all of them. */
+    int half = WHOLE;
 
     /** DELETE, CLEAR: the keys that no client was putting, and how often they had been put. */
     final Map<Oracle.Key, Integer> putsBefore = new HashMap<>();
@@ -125,6 +135,7 @@ final class SimulatedClient {
    * @param endNs when a lease ends
    * @param sureNs until when a reservation lasts, at least
    * @param isCopied whether a reservation is committed with a checksum of what was copied
+   * @param half which half of the block a reservation is for; {@link #WHOLE} for the block
    */
   private record Held(
       Oracle.Key key,
@@ -134,7 +145,18 @@ final class SimulatedClient {
       long endNs,
       boolean verify,
       long sureNs,
-      boolean isCopied) {}
+      boolean isCopied,
+      int half) {
+    /** The first byte of the block that the client writes. */
+    int from(int blockBytes) {
+      return half == WHOLE ? 0 : half * blockBytes / 2;
+    }
+
+    /** The byte after the last one. */
+    int to(int blockBytes) {
+      return half == WHOLE ? blockBytes : (half + 1) * blockBytes / 2;
+    }
+  }
 
   private final String name;
   private final World world;
@@ -151,6 +173,10 @@ final class SimulatedClient {
   private final Set<Held> writtenEarly = new HashSet<>();
   private final boolean[] registered;
   private final int[] namespaceIds;
+
+  /** The regions for the halves of blocks of each namespace; 0: not registered yet. */
+  private final int[][] regions;
+
   private @Nullable Session session;
   private @Nullable RingProducer requests;
   private @Nullable RingConsumer completions;
@@ -160,6 +186,10 @@ final class SimulatedClient {
   private int pausedRounds;
   private boolean garbage;
   private boolean damagedItself;
+
+  /** Which half of its blocks the next RESERVE is for. */
+  private int half = WHOLE;
+
   int hits;
 
   SimulatedClient(
@@ -180,6 +210,7 @@ final class SimulatedClient {
     this.keysPerNamespace = keysPerNamespace;
     this.registered = new boolean[blockBytes.length];
     this.namespaceIds = new int[blockBytes.length];
+    this.regions = new int[blockBytes.length][2];
   }
 
   boolean isConnected() {
@@ -207,6 +238,7 @@ final class SimulatedClient {
     }
     for (int i = 0; i < blockBytes.length; i++) {
       registered[i] = false;
+      Arrays.fill(regions[i], 0);
       if (tenant == ANY || i == tenant) {
         register(i);
       }
@@ -216,8 +248,11 @@ final class SimulatedClient {
   /** The daemon is gone, or has cut the client off, which goes on writing what it had begun. */
   void goOnWriting() {
     for (Held held : world.hasLateWriters() ? reservations : List.<Held>of()) {
-      byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
-      world.lateWriters().add(process, held.slab, held.offset, content);
+      int bytes = blockBytes[held.key.namespace()];
+      byte[] content =
+          Arrays.copyOfRange(
+              oracle.content(held.key, bytes), held.from(bytes), held.to(bytes));
+      world.lateWriters().add(process, held.slab, held.offset + held.from(bytes), content);
     }
     reservations.clear();
   }
@@ -334,7 +369,7 @@ final class SimulatedClient {
 
   private void putOrGet(int namespace) throws ProtocolViolation {
     switch (random.nextInt(8)) {
-      case 0, 1 ->
+      case 0 ->
           request(
               Verb.RESERVE,
               namespace,
@@ -342,6 +377,14 @@ final class SimulatedClient {
               List.of(),
               0,
               random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0);
+      case 1 -> {
+        half = random.nextInt(2);
+        if (regions[namespace][half] != 0) {
+          request(
+              Verb.RESERVE, namespace, keys(namespace, 1 + random.nextInt(10)), List.of(), 0, 0);
+        }
+        half = WHOLE;
+      }
       case 2, 3 -> commitSome();
       case 4, 5 -> {
         int flags =
@@ -403,12 +446,13 @@ final class SimulatedClient {
     int count = 1 + random.nextInt(reservations.size());
     int namespace = reservations.getFirst().key.namespace();
     boolean isCopied = reservations.getFirst().isCopied;
+    boolean hasShards = false;
     for (int i = 0; i < count && reservations.getFirst().isCopied == isCopied; i++) {
       Held held = reservations.removeFirst();
-      byte[] content = oracle.content(held.key, blockBytes[held.key.namespace()]);
+      hasShards |= held.half != WHOLE;
       boolean abort = random.nextInt(12) == 0;
       if (!writtenEarly.remove(held)) {
-        abort |= !writeTo(held, content, abort ? content.length / 2 : content.length);
+        abort |= !writeTo(held, !abort);
       }
       if (reservations.isEmpty()) {
         i = count;
@@ -423,14 +467,19 @@ final class SimulatedClient {
     if (!chosen.isEmpty()) {
       // A client that announced checksums may bring none: its commits to doubtful slots are then
       // refused.
-      boolean brings = isCopied ? random.nextInt(16) != 0 : random.nextBoolean();
+      boolean brings =
+          isCopied ? random.nextInt(16) != 0 : !hasShards && random.nextBoolean();
       int flags = brings ? RequestDescriptor.FLAG_CHECKSUMS : 0;
       request(Verb.COMMIT, namespace, List.of(), chosen, 0, flags);
     }
   }
 
-  /** Writes to a slot; false when the write would be late and no client of this run writes late. */
-  private boolean writeTo(Held held, byte[] content, int bytes) {
+  /**
+   * Writes to a slot; false when the write would be late and no client of this run writes late.
+   *
+   * @param isAll whether the client writes all that it should, and not the first half of that
+   */
+  private boolean writeTo(Held held, boolean isAll) {
     if (world.nowNs() >= held.sureNs) {
       // The slot may be another client's: this client stood still for too long.
       if (!world.hasLateWriters()) {
@@ -438,8 +487,15 @@ final class SimulatedClient {
       }
       oracle.somethingDamaged = true;
     }
+    int blockBytes = this.blockBytes[held.key.namespace()];
+    int from = held.from(blockBytes);
+    int bytes = held.to(blockBytes) - from;
     MemorySegment.copy(
-        MemorySegment.ofArray(content), 0, world.slab(held.slab), held.offset, bytes);
+        MemorySegment.ofArray(oracle.content(held.key, blockBytes)),
+        from,
+        world.slab(held.slab),
+        held.offset + from,
+        isAll ? bytes : bytes / 2);
     return true;
   }
 
@@ -520,15 +576,53 @@ final class SimulatedClient {
 
   private void register(int namespace) throws IOException {
     // The namespaces of several tenants have equal names.
-    byte[] text =
-        ("name=n" + (tenant == ANY ? namespace : 0) + "\n").getBytes(StandardCharsets.UTF_8);
+    String text =
+        "form=LCNHD:1x1:1x2x"
+            + blockBytes[namespace] / 2
+            + "\nname=n"
+            + (tenant == ANY ? namespace : 0)
+            + "\n";
+    try {
+      sendText(Verb.REGISTER, namespace, WHOLE, namespace, blockBytes[namespace], text);
+    } catch (ProtocolViolation violation) {
+      throw new IOException(violation);
+    }
+  }
+
+  /** Registers a region for one half of the blocks of a namespace: of the one or the other head. */
+  private void registerHalf(int namespace, int which) throws ProtocolViolation {
+    int bytes = blockBytes[namespace] / 2;
+    String text =
+        "device=host\nlayers=1\nblocks=1\nblock_tokens=1\npart=kv:BNHD:1,1,1,"
+            + bytes
+            + ":"
+            + bytes
+            + ","
+            + bytes
+            + ","
+            + bytes
+            + ",1:1:2:"
+            + which;
+    if (world.isVisibleTooEarly()) {
+      // A planted bug: the daemon takes the half for the whole block.
+      text = text.replace("1,1,1," + bytes, "1,1,2," + bytes).replace("1:1:2:" + which, "1:1:2:0");
+    }
+    sendText(Verb.REGISTER_REGION, namespace, which, namespaceIds[namespace], 0, text);
+  }
+
+  private void sendText(
+      Verb verb, int namespace, int which, int namespaceId, long argument, String words)
+      throws ProtocolViolation {
+    byte[] text = words.getBytes(StandardCharsets.UTF_8);
     RingProducer ring = requests;
     if (ring == null) {
       return;
     }
-    try {
       long id = nextCorrelation++;
-      long at = begin(ring, Verb.REGISTER, text.length, id, namespace, 0, blockBytes[namespace], 0);
+      long at = begin(ring, verb, text.length, id, namespaceId, 0, argument, 0);
+      if (at < 0) {
+        return;
+      }
       MemorySegment.copy(
           MemorySegment.ofArray(text),
           0,
@@ -536,12 +630,10 @@ final class SimulatedClient {
           at + RequestDescriptor.HEADER_BYTES,
           text.length);
       ring.publish();
-      pending.put(
-          id,
-          new Pending(Verb.REGISTER, namespace, List.of(), List.of(), Long.MAX_VALUE, 0, false));
-    } catch (ProtocolViolation violation) {
-      throw new IOException(violation);
-    }
+      Pending asked =
+          new Pending(verb, namespace, List.of(), List.of(), Long.MAX_VALUE, 0, false);
+      asked.half = which;
+      pending.put(id, asked);
   }
 
   private long begin(
@@ -610,6 +702,9 @@ final class SimulatedClient {
         }
       }
     }
+    if (verb == Verb.RESERVE && half != WHOLE) {
+      Words.putInt(segment, at + RequestDescriptor.SHARD_OFFSET, regions[namespace][half]);
+    }
     ring.publish();
     if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
       boolean isCopied = (flags & RequestDescriptor.FLAG_CHECKSUMS) != 0;
@@ -625,6 +720,7 @@ final class SimulatedClient {
       long deadlineNs,
       boolean isCopied) {
     Pending asked = new Pending(verb, namespace, keys, ids, deadlineNs, world.nowNs(), isCopied);
+    asked.half = verb == Verb.RESERVE ? half : WHOLE;
     switch (verb) {
       case DELETE -> noteToRemove(asked, keys);
       case CLEAR -> {
@@ -700,7 +796,7 @@ final class SimulatedClient {
     }
   }
 
-  private void take(long at) {
+  private void take(long at) throws ProtocolViolation {
     long id = Words.getLong(segment, at + CompletionDescriptor.CORRELATION_OFFSET);
     Status status = Status.of(Words.getShort(segment, at + CompletionDescriptor.STATUS_OFFSET));
     int count = Words.getInt(segment, at + CompletionDescriptor.COUNT_OFFSET);
@@ -716,6 +812,15 @@ final class SimulatedClient {
       }
       namespaceIds[asked.namespace] = (int) value;
       registered[asked.namespace] = true;
+      registerHalf(asked.namespace, 0);
+      registerHalf(asked.namespace, 1);
+      return;
+    }
+    if (asked.verb == Verb.REGISTER_REGION) {
+      if (status != Status.OK) {
+        world.violated(name + ": registration of a region answered " + status);
+      }
+      regions[asked.namespace][asked.half] = (int) value;
       return;
     }
     if (status != Status.OK) {
@@ -780,8 +885,7 @@ final class SimulatedClient {
           reservations.add(reserved);
           if (!reserved.isCopied && random.nextBoolean()) {
             // Written in place, and committed much later.
-            byte[] content = oracle.content(reserved.key, blockBytes[reserved.key.namespace()]);
-            if (writeTo(reserved, content, content.length)) {
+            if (writeTo(reserved, true)) {
               writtenEarly.add(reserved);
             }
           }
@@ -790,8 +894,13 @@ final class SimulatedClient {
       case COMMIT -> {
         if (block == Status.OK) {
           Held written = asked.held.get(i);
-          oracle.accepted.add(written.key);
-          own.add(written);
+          int tier = Words.getByte(segment, result + CompletionDescriptor.BLOCK_TIER_OFFSET);
+          if (tier != TierId.NONE.code()) {
+            oracle.accepted.add(written.key);
+            own.add(written);
+          } else if (written.half == WHOLE) {
+            world.violated(name + ": " + written.key + " was committed to no tier");
+          }
         }
       }
       case DELETE -> {
@@ -820,7 +929,8 @@ final class SimulatedClient {
             endNs,
             (flags & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0,
             asked.sentNs + Simulation.RESERVATION_NS,
-            asked.isCopied);
+            asked.isCopied,
+            asked.half);
     if (endNs != 0) {
       int checksum = Words.getInt(segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET);
       if (checksum != oracle.checksum(key, blockBytes[key.namespace()])) {

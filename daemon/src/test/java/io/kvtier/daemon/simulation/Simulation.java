@@ -98,7 +98,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** A block that fails to verify in a slab counts as damaged on the device. */
     LOAD_JUDGED_WHERE_OTHERS_WRITE,
     /** A block that leaves because it has an object leaves without a look at the object. */
-    OBJECT_TRUSTED_AT_EVICTION;
+    OBJECT_TRUSTED_AT_EVICTION,
+    /** A block that several clients put together is visible before the last of them has written. */
+    VISIBLE_BEFORE_THE_LAST_SHARD;
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
@@ -304,7 +306,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           COLLECTED_WITHOUT_A_WORD,
           WAITS_IN_VAIN,
           LOAD_JUDGED_WHERE_OTHERS_WRITE,
-          OBJECT_TRUSTED_AT_EVICTION ->
+          OBJECT_TRUSTED_AT_EVICTION,
+          VISIBLE_BEFORE_THE_LAST_SHARD ->
           SimulatedDevice.Faults.NONE;
       case NONE,
           PUBLISH_BEFORE_CHECKSUM,
@@ -349,7 +352,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           COLLECTED_WITHOUT_A_WORD,
           WAITS_IN_VAIN,
           LOAD_JUDGED_WHERE_OTHERS_WRITE,
-          OBJECT_TRUSTED_AT_EVICTION ->
+          OBJECT_TRUSTED_AT_EVICTION,
+          VISIBLE_BEFORE_THE_LAST_SHARD ->
           STEPS * STEPS;
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
@@ -574,6 +578,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   FailingLedger failing(MemoryLedger ledger) {
     return new FailingLedger(
         ledger, commitFailures, planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN, random.split());
+  }
+
+  @Override
+  public boolean isVisibleTooEarly() {
+    return planted == Planted.VISIBLE_BEFORE_THE_LAST_SHARD;
   }
 
   Planted planted() {

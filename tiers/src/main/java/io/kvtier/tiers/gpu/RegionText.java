@@ -3,6 +3,7 @@ package io.kvtier.tiers.gpu;
 import io.kvtier.layout.BlockOrder;
 import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.KvPart;
+import io.kvtier.layout.Replica;
 import io.kvtier.layout.TensorShape;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.UnixSocket;
@@ -21,6 +22,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <pre>
  *   device=GPU-9b6a...     layers=32     blocks=1024     block_tokens=16     order=LCND
+ *   block_layers=64     first_layer=32     replica=0/2     optional: of a rank with some layers or heads
  *   part=NAME:AXES:EXTENTS:STRIDES:ELEMENT_BYTES[:BLOCK_HEADS:FIRST_HEAD]     as kv:CBNHD:2,1024,16,8,128:...:2
  *   allocation=128 hexadecimal digits, an IPC handle
  *   allocation=passed:FIRST+COUNT:BYTES[,FIRST+COUNT:BYTES...]     descriptors that were passed, by their numbers
@@ -101,7 +103,14 @@ public final class RegionText {
       case "allocation" -> allocate(value);
       case "tensor" -> add(tensors, value, TENSORS_MAX, "tensors");
       case "event" -> add(events, handle(value), EVENTS_MAX, "events");
-      case "device", "layers", "blocks", "block_tokens", "order" -> {
+      case "device",
+          "layers",
+          "blocks",
+          "block_tokens",
+          "order",
+          "block_layers",
+          "first_layer",
+          "replica" -> {
         if (single.put(line.substring(0, equals), value) != null) {
           throw new IllegalArgumentException("line '" + line + "': stands there twice");
         }
@@ -110,8 +119,9 @@ public final class RegionText {
           throw new IllegalArgumentException(
               "line '"
                   + line
-                  + "': expected device, layers, blocks, block_tokens, order, part, allocation,"
-                  + " tensor or event, each with '=' and a value");
+                  + "': expected device, layers, blocks, block_tokens, order, block_layers,"
+                  + " first_layer, replica, part, allocation, tensor or event, each with '=' and a"
+                  + " value");
     }
   }
 
@@ -134,12 +144,32 @@ public final class RegionText {
             number("blocks"),
             number("block_tokens"),
             BlockOrder.parse(single.getOrDefault("order", "LCND")),
-            parts);
+            parts,
+            single.containsKey("block_layers") ? number("block_layers") : layers,
+            single.containsKey("first_layer") ? number("first_layer") : 0);
+    if (layout.blockLayers() > LAYERS_MAX) {
+      throw new IllegalArgumentException(
+          layout.blockLayers() + " layers of a block: expected at most " + LAYERS_MAX);
+    }
     List<TensorPlace> places = new ArrayList<>();
     for (String tensor : tensors) {
       places.add(place(tensor));
     }
-    return new DeviceRegionSpec(required("device"), layout, places, events);
+    return new DeviceRegionSpec(required("device"), layout, replica(), places, events);
+  }
+
+  private Replica replica() {
+    String text = single.get("replica");
+    if (text == null) {
+      return Replica.ONLY;
+    }
+    String[] fields = text.split("/", -1);
+    if (fields.length != 2) {
+      throw new IllegalArgumentException("replica '" + text + "': expected NUMBER/COUNT, as in 0/2");
+    }
+    return new Replica(
+        Math.toIntExact(number(fields[0], "the number of a replica")),
+        Math.toIntExact(number(fields[1], "the count of replicas")));
   }
 
   private String required(String name) {

@@ -8,6 +8,7 @@ import io.kvtier.layout.BlockOrder;
 import io.kvtier.layout.IndexRange;
 import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.KvPart;
+import io.kvtier.layout.Replica;
 import io.kvtier.layout.Runs;
 import io.kvtier.layout.TensorShape;
 import io.kvtier.tiers.gpu.DeviceRegionSpec.TensorPlace;
@@ -131,6 +132,7 @@ final class DeviceRegionTest {
         new DeviceRegionSpec(
             FakeGpu.UUID,
             LAYOUT,
+            Replica.ONLY,
             List.of(new TensorPlace(handle, 0), new TensorPlace(handle, 2 * BYTES)),
             List.of(handle, handle));
     DeviceRegion region =

@@ -3,66 +3,95 @@ package io.kvtier.daemon.index.device;
 import io.kvtier.daemon.index.core.Chains;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.layout.Shard;
 import java.util.Arrays;
 
 /**
- * Blocks that are being put together from copies of their layers: which layers are there. Such a
- * block has a reserved slot, and no client can see it. A fixed pool; confined to the index.
+ * Blocks that are being put together from copies of their layers and heads: which of them somebody
+ * has claimed to copy. Such a block has a reserved slot, or waits for one, and no client can see
+ * it. A pool that grows up to a limit; confined to the index.
+ *
+ * <p>The claims on a block are a bitmap: for each layer, one bit for each head.
  */
 final class Assemblies {
   static final int NONE = -1;
 
-  private static final int WORDS = 8;
+  private static final int NOBODY = -1;
+  private static final int FIRST = 1 << 10;
 
-  private final int[] block;
-  private final long[] session;
-  private final int[] sessionIndex;
-  private final long[] arrived;
-  private final int[] layers;
-  private final int[] missing;
-  private final int[] users;
-  private final boolean[] failed;
-  private final long[] endNs;
-  private final int[] next;
-  private final int[] heads;
+  private final int most;
+  private int[] block = new int[0];
 
-  /** How many blocks each session puts together, by the session's place. */
+  /** The place of the session that has begun the assembly; {@link #NOBODY} when it has ended. */
+  private int[] sessionIndex = new int[0];
+
+  private long[][] claimed = new long[0][];
+  private int[] heads = new int[0];
+
+  /** How many bits are not claimed yet. */
+  private int[] missing = new int[0];
+
+  private int[] users = new int[0];
+  private boolean[] failed = new boolean[0];
+  private boolean[] hasClientBytes = new boolean[0];
+  private long[] endNs = new long[0];
+  private int[] next = new int[0];
+  private int[] buckets = new int[0];
+
+  /** How many blocks each session has begun to put together, by the session's place. */
   private final int[] ofSession;
 
-  private int freeHead;
+  private int freeHead = NONE;
   private int highWater;
   private int size;
 
   Assemblies(int most, int sessionsMax) {
+    this.most = most;
     ofSession = new int[sessionsMax];
-    block = new int[most];
-    session = new long[most];
-    sessionIndex = new int[most];
-    arrived = new long[most * WORDS];
-    layers = new int[most];
-    missing = new int[most];
-    users = new int[most];
-    failed = new boolean[most];
-    endNs = new long[most];
-    next = new int[most];
-    heads = new int[Integer.highestOneBit(Math.max(64, most)) << 1];
-    Arrays.fill(heads, NONE);
-    Arrays.fill(block, Directory.NONE);
-    for (int i = 0; i < most; i++) {
-      next[i] = i + 1 < most ? i + 1 : NONE;
-    }
   }
 
   private int bucket(int ofBlock) {
-    return ((ofBlock * 0x9E3779B9) >>> 7) & (heads.length - 1);
+    return ((ofBlock * 0x9E3779B9) >>> 7) & (buckets.length - 1);
+  }
+
+  private void grow() {
+    int from = block.length;
+    int to = Math.min(most, Math.max(FIRST, 2 * from));
+    block = Arrays.copyOf(block, to);
+    sessionIndex = Arrays.copyOf(sessionIndex, to);
+    claimed = Arrays.copyOf(claimed, to);
+    heads = Arrays.copyOf(heads, to);
+    missing = Arrays.copyOf(missing, to);
+    users = Arrays.copyOf(users, to);
+    failed = Arrays.copyOf(failed, to);
+    hasClientBytes = Arrays.copyOf(hasClientBytes, to);
+    endNs = Arrays.copyOf(endNs, to);
+    next = Arrays.copyOf(next, to);
+    buckets = new int[Integer.highestOneBit(Math.max(64, to)) << 1];
+    Arrays.fill(buckets, NONE);
+    for (int one = 0; one < from; one++) {
+      int bucket = bucket(block[one]);
+      next[one] = buckets[bucket];
+      buckets[bucket] = one;
+    }
+    for (int one = to - 1; one >= from; one--) {
+      block[one] = Directory.NONE;
+      claimed[one] = new long[0];
+      next[one] = freeHead;
+      freeHead = one;
+    }
   }
 
   /**
-   * Begins the assembly of a block.
+   * Begins the assembly of a block, of which nothing is claimed yet.
    *
+   * @param shard any shard of the block
    * @return the number of the assembly, or {@link #NONE} when all are in use
    */
-  int begin(int ofBlock, Session of, int ofLayers) {
+  int begin(int ofBlock, Session of, Shard shard) {
+    if (freeHead == NONE && block.length < most) {
+      grow();
+    }
     int one = freeHead;
     if (one == NONE) {
       return NONE;
@@ -70,76 +99,95 @@ final class Assemblies {
     freeHead = next[one];
     highWater = Math.max(highWater, one + 1);
     block[one] = ofBlock;
-    session[one] = of.id();
     sessionIndex[one] = of.index;
-    layers[one] = ofLayers;
-    missing[one] = ofLayers;
+    heads[one] = ShardBits.heads(shard);
+    missing[one] = ShardBits.count(shard);
     users[one] = 0;
     failed[one] = false;
-    Arrays.fill(arrived, one * WORDS, (one + 1) * WORDS, 0);
+    hasClientBytes[one] = false;
+    claimed[one] = ShardBits.cleared(claimed[one], missing[one]);
     int bucket = bucket(ofBlock);
-    next[one] = heads[bucket];
-    heads[bucket] = one;
+    next[one] = buckets[bucket];
+    buckets[bucket] = one;
     size++;
     ofSession[of.index]++;
     return one;
   }
 
-  /** The assembly of a block that a session has begun, or {@link #NONE}. */
-  int find(int ofBlock, Session of) {
-    int one = heads[bucket(ofBlock)];
+  /** The assembly of a block, or {@link #NONE}. */
+  int find(int ofBlock) {
+    if (size == 0) {
+      return NONE;
+    }
+    int one = buckets[bucket(ofBlock)];
     while (one != NONE && block[one] != ofBlock) {
       one = next[one];
     }
-    return one != NONE && isOf(one, of) ? one : NONE;
+    return one;
   }
 
+  /** Whether a session has begun the assembly. */
   boolean isOf(int one, Session of) {
-    return block[one] != Directory.NONE && session[one] == of.id() && sessionIndex[one] == of.index;
+    return block[one] != Directory.NONE && sessionIndex[one] == of.index;
+  }
+
+  /** The session that has begun the assembly ends. */
+  void disown(int one) {
+    ofSession[sessionIndex[one]]--;
+    sessionIndex[one] = NOBODY;
   }
 
   /** Ends an assembly. */
-  void end(int one, Session of) {
+  void end(int one) {
     int bucket = bucket(block[one]);
-    Chains.unlink(heads, next, bucket, one);
+    Chains.unlink(buckets, next, bucket, one);
     block[one] = Directory.NONE;
     next[one] = freeHead;
     freeHead = one;
     size--;
-    ofSession[of.index]--;
-  }
-
-  /** Layers of a block have arrived. */
-  void arrived(int one, int from, int to) {
-    for (int layer = from; layer < to; layer++) {
-      int word = one * WORDS + (layer >>> 6);
-      long bit = 1L << layer;
-      missing[one] -= (arrived[word] & bit) == 0 ? 1 : 0;
-      arrived[word] |= bit;
+    if (sessionIndex[one] != NOBODY) {
+      disown(one);
     }
   }
 
+  /**
+   * Claims layers of a shard for somebody who will copy them.
+   *
+   * @param from the first layer, by its number in the block
+   * @param to the layer after the last one
+   * @return false when somebody has claimed any of these bytes: nothing is claimed then
+   */
+  boolean claim(int one, Shard shard, int from, int to) {
+    long[] bits = claimed[one];
+    int perLayer = heads[one];
+    if (ShardBits.hasAny(bits, shard, perLayer, from, to)) {
+      return false;
+    }
+    missing[one] -= ShardBits.set(bits, shard, perLayer, from, to);
+    users[one]++;
+    return true;
+  }
+
+  /** Somebody who has claimed bytes copies them no more: they have arrived, or won't come. */
+  void endUse(int one) {
+    users[one]--;
+  }
+
+  /** Whether all bytes of the block have arrived. */
   boolean isWhole(int one) {
-    return missing[one] == 0 && !failed[one];
+    return missing[one] == 0 && users[one] == 0 && !failed[one];
   }
 
   int block(int one) {
     return block[one];
   }
 
-  /** Changes the number of places that copy to the block's slot. */
-  void addUsers(int one, int delta) {
-    users[one] += delta;
-  }
-
-  /** Whether nothing copies to the block's slot. */
+  /** Whether nobody copies to the block's slot. */
   boolean isUnused(int one) {
     return users[one] == 0;
   }
 
-  /**
-   * Notes that the block will not be whole: its slot is given back when nothing copies to the slot.
-   */
+  /** Notes that the block will not be whole. Its slot is given back when nobody copies there. */
   void fail(int one) {
     failed[one] = true;
   }
@@ -148,25 +196,31 @@ final class Assemblies {
     return failed[one];
   }
 
-  /** Sets the time at which the assembly is given up if no further layers come. */
+  /** Notes that a client has written bytes of the block. */
+  void setClientBytes(int one) {
+    hasClientBytes[one] = true;
+  }
+
+  /** Whether a client has written bytes of the block. */
+  boolean hasClientBytes(int one) {
+    return hasClientBytes[one];
+  }
+
+  /** Sets the time at which the assembly is given up if nobody copies there. */
   void setEnd(int one, long instantNs) {
     endNs[one] = instantNs;
   }
 
-  /** Whether the assembly waits for layers that did not come in time. */
+  /** Whether the assembly waits for bytes that did not come in time. */
   boolean isOverdue(int one, long nowNs) {
     return block[one] != Directory.NONE && users[one] == 0 && nowNs >= endNs[one];
-  }
-
-  int sessionIndex(int one) {
-    return sessionIndex[one];
   }
 
   int size() {
     return size;
   }
 
-  /** How many blocks a session is putting together. */
+  /** How many blocks a session has begun to put together. */
   int size(Session of) {
     return ofSession[of.index];
   }

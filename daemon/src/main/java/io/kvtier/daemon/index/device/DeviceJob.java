@@ -70,9 +70,6 @@ public final class DeviceJob {
 
   int[] handed = new int[0];
 
-  /** Each place's block being put together, of an OFFLOAD. */
-  int[] assembly = new int[0];
-
   /** What the first failure of a place was. */
   byte[] failure = new byte[0];
 
@@ -96,12 +93,10 @@ public final class DeviceJob {
       lent = new int[capacity];
       due = new int[capacity];
       handed = new int[capacity];
-      assembly = new int[capacity];
       failure = new byte[capacity];
     }
     Arrays.fill(due, 0, count, 0);
     Arrays.fill(handed, 0, count, 0);
-    Arrays.fill(assembly, 0, count, Assemblies.NONE);
     Arrays.fill(lent, 0, count, Advertisements.NONE);
     Arrays.fill(failure, 0, count, (byte) 0);
   }

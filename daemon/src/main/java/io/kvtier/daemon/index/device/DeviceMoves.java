@@ -70,18 +70,16 @@ public final class DeviceMoves {
 
   /** Cuts an operation into transfers: also by layers, if the client waits for each layer. */
   static void cut(DeviceJob job, int count, KvLayout layout) {
-    int blockBytes = layout.blockBytes();
-    int regionLayers = layout.layers();
+    long layerBytes = Math.max(1, layout.layerBytes());
     int layers = job.layers();
     if (job.progress.isWanted()) {
-      long layerBytes = Math.max(1, (long) blockBytes / regionLayers);
       long atLeast =
           Math.max(
               Math.ceilDiv(LAYERS_BYTES, layerBytes * Math.max(1, count)),
               Math.ceilDiv(LAYERS_BLOCK_BYTES, layerBytes));
       layers = Math.clamp(atLeast, 1, layers);
     }
-    long bytes = Math.max(1, (long) blockBytes * layers / regionLayers);
+    long bytes = layerBytes * layers;
     long blocks =
         Math.min(TRANSFER_BYTES / bytes, TRANSFER_RUNS / (layers * layout.runsPerLayer()));
     job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));

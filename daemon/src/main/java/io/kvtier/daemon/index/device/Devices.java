@@ -63,6 +63,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   private final Regions regions;
   private final RegionTable table;
   private final DeviceJobs jobs;
+  private final PartOfBlock part = new PartOfBlock();
   private long loadExpectedUntilNs;
 
   /**
@@ -82,9 +83,9 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     jobs = new DeviceJobs(operations.max());
     regions = new Regions(gpus, core, parts);
     table = regions.table();
-    int holdsMax = gpus == null ? 0 : limits.holdsMax();
-    partial = new PartialBlocks(core, parts, store, jobs, holdsMax);
-    peers = new Peers(core, parts, jobs, regions, Math.min(holdsMax, ADVERTISED_MAX));
+    partial = new PartialBlocks(core, store, limits.holdsMax());
+    int advertisedMax = gpus == null ? 0 : Math.min(limits.holdsMax(), ADVERTISED_MAX);
+    peers = new Peers(core, parts, jobs, regions, advertisedMax);
     moves = new DeviceMoves(store, operations, jobs, peers.advertised(), this);
     operations.connect(this);
   }
@@ -128,7 +129,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     } else if (isRevoke) {
       peers.revoke(session, request, region);
     } else if (region.opened == null) {
-      refuse(session, request, "region " + id + " is not open yet");
+      refuse(session, request, notOpen(region));
     } else {
       peers.advertise(session, request, region);
     }
@@ -158,7 +159,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
       DeviceRegion opened = region.opened;
       why =
           opened == null
-              ? "region " + request.region + " is not open yet"
+              ? notOpen(region)
               : problem(request, region, opened);
     }
     if (region == null || why != null) {
@@ -178,6 +179,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     job.noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     job.progress.begin(session, request.progress, job.layers());
     job.waveLayer = job.endLayer;
+    part.set(region, job.firstLayer, job.endLayer);
     DeviceMoves.cut(job, request.count, region.layout);
     String wrong = null;
     for (int i = 0; i < request.count && wrong == null; i++) {
@@ -224,13 +226,52 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
           + SessionRegionDescriptor.PROGRESS_WORDS
           + ", or 0 for none";
     }
-    if (request.verb == Verb.OFFLOAD && !region.layout.hasWholeBlocks()) {
-      return "region "
-          + region.id
-          + " has only some heads of its blocks: a block that several ranks put together can be"
-          + " loaded, but not stored";
-    }
     return null;
+  }
+
+  private static String notOpen(Region region) {
+    return region.isOnHost
+        ? "region "
+            + region.id
+            + " is in host memory: its engine copies blocks itself, with RESERVE and COMMIT of a"
+            + " shard, and ACQUIRE"
+        : "region " + region.id + " is not open yet";
+  }
+
+  /**
+   * Begins a RESERVE of a shard.
+   *
+   * @return null when the request was refused
+   */
+  @Nullable
+  public Operation beginShard(Session session, Request request) throws ProtocolViolation {
+    Region region = table.of(session, request.shard);
+    String why = null;
+    if (region == null || !region.isOnHost) {
+      why =
+          "the session has no region "
+              + Integer.toUnsignedLong(request.shard)
+              + " in host memory: register one with device=host";
+    } else if (request.namespaceId != region.namespaceId) {
+      why = region.otherNamespace();
+    } else if (request.has(RequestDescriptor.FLAG_CHECKSUMS)) {
+      why = "a shard has no checksum of its own: RESERVE it without FLAG_CHECKSUMS";
+    }
+    if (region == null || why != null) {
+      refuse(session, request, String.valueOf(why));
+      return null;
+    }
+    Operation operation = operations.begin(session, request, request.count);
+    if (operation != null) {
+      operation.isOfShard = true;
+      part.set(region, 0, region.layout.layers());
+    }
+    return operation;
+  }
+
+  /** The part of its blocks that the OFFLOAD or RESERVE copies which began last. */
+  public PartOfBlock part() {
+    return part;
   }
 
   @Override
@@ -310,10 +351,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
       store.release(block);
       Operations.decide(operation, place, status, TierId.of(operation.tier[place]));
     } else {
-      boolean isWhole = partial.copied(job, place, status);
+      boolean isWhole = status == Status.OK && partial.copied(block);
+      if (status != Status.OK) {
+        partial.leave(block);
+      }
       Operations.decide(
           operation, place, status, isWhole ? store.first().traits().id() : TierId.NONE);
-      partial.settle(operation, job, place);
     }
     operations.closePlace(operation);
   }
@@ -348,7 +391,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
    * together.
    */
   public void close(Session session) {
-    for (Region region : table.of(session)) {
+    for (Region region : List.copyOf(table.of(session))) {
       region.isClosing = true;
       peers.withdraw(region);
       regions.closeUnused(region);

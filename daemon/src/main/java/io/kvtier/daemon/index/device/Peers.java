@@ -126,11 +126,7 @@ public final class Peers {
     if (request.namespaceId != region.namespaceId) {
       return region.otherNamespace();
     }
-    return region.layout.hasWholeBlocks()
-        ? null
-        : "region "
-            + region.id
-            + " has only some heads of its blocks: only whole blocks can be advertised";
+    return null;
   }
 
   private Status advertiseOne(Request request, Region region, int i, int block) {

@@ -3,8 +3,11 @@ package io.kvtier.daemon.index.device;
 import io.kvtier.daemon.index.core.Share;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.Replica;
+import io.kvtier.layout.Shard;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceRegion;
+import io.kvtier.tiers.gpu.DeviceRegionSpec;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -20,6 +23,15 @@ public final class Region {
   public final int id;
   final int namespaceId;
   final KvLayout layout;
+
+  /** Which layers and heads of its namespace's blocks the region has. */
+  final Shard shard;
+
+  final Replica replica;
+
+  /** Whether the engine copies the region's blocks itself: it is never opened. */
+  final boolean isOnHost;
+
   final long runsOfLayer;
 
   /** What its owner's tenant has. */
@@ -61,10 +73,14 @@ public final class Region {
   /** The last one whose blocks were found to be like its own. */
   private @Nullable Region alike;
 
-  Region(int id, int namespaceId, KvLayout layout, Share share, @Nullable Operation waiting) {
+  Region(
+      int id, int namespaceId, DeviceRegionSpec spec, Share share, @Nullable Operation waiting) {
     this.id = id;
     this.namespaceId = namespaceId;
-    this.layout = layout;
+    layout = spec.layout();
+    shard = layout.shard();
+    replica = spec.replica();
+    isOnHost = spec.isOnHost();
     this.share = share;
     this.waiting = waiting;
     runsOfLayer = layout.runsPerLayer();
@@ -86,7 +102,7 @@ public final class Region {
       return false;
     }
     if (alike != other) {
-      if (!layout.hasSameBlockFormAs(other.layout)) {
+      if (!layout.hasSameShardAs(other.layout)) {
         return false;
       }
       alike = other;

@@ -8,6 +8,8 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionParts;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.Shard;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.DeviceRegion;
@@ -24,6 +26,9 @@ import org.jspecify.annotations.Nullable;
  * Confined to the index.
  */
 final class Regions {
+  /** The property of a namespace that tells the form of its blocks: {@link KvLayout#blockForm}. */
+  static final String FORM = "form";
+
   /** The most regions of a session. */
   static final int REGIONS_MAX = 64;
 
@@ -56,10 +61,8 @@ final class Regions {
   /** Has a region opened; answered when the region is open, or with the reason why not. */
   void register(Session session, Request request, String text) throws ProtocolViolation {
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
-    GpuTier opener = gpus;
-    if (opener == null || namespace == null) {
-      refuse(session, request, "this daemon is started without GPUs");
-      return;
+    if (namespace == null) {
+      throw new IllegalStateException("a request for a namespace that was forgotten");
     }
     DeviceRegionSpec spec;
     try {
@@ -68,9 +71,69 @@ final class Regions {
       refuse(session, request, String.valueOf(e.getMessage()));
       return;
     }
-    if (!order(session, request, namespace, spec, opener)) {
+    String why = problem(session, namespace, spec);
+    if (why != null) {
+      refuse(session, request, why);
+      spec.close();
+    } else if (spec.isOnHost()) {
+      Region region = new Region(nextRegion++, namespace.id(), spec, session.share, null);
+      table.add(session, region);
+      writer.completeShort(session, request, Status.OK, region.id);
+    } else if (!order(session, request, namespace, spec)) {
       spec.close();
     }
+  }
+
+  /** Why a region can't be registered, in words; null when it can. */
+  private @Nullable String problem(
+      Session session, Namespaces.Namespace namespace, DeviceRegionSpec spec) {
+    KvLayout layout = spec.layout();
+    if (gpus == null && !spec.isOnHost()) {
+      return "this daemon is started without GPUs";
+    }
+    if (layout.blockBytes() != namespace.blockBytes()) {
+      return "a block of the region has "
+          + layout.blockBytes()
+          + " bytes, one of namespace '"
+          + namespace.name()
+          + "' "
+          + namespace.blockBytes();
+    }
+    String form = namespace.properties().get(FORM);
+    Shard shard = layout.shard();
+    if (form == null && !shard.isWhole()) {
+      return "namespace '"
+          + namespace.name()
+          + "' has no property '"
+          + FORM
+          + "', and the region has only some layers or heads of its blocks: register a namespace"
+          + " with "
+          + FORM
+          + "="
+          + layout.blockForm();
+    }
+    if (form != null && !form.equals(layout.blockForm())) {
+      return "blocks of namespace '"
+          + namespace.name()
+          + "' have the form "
+          + form
+          + ", blocks of the region the form "
+          + layout.blockForm();
+    }
+    if (shard.heads().count() < shard.blockHeads() && !ShardBits.canShareHeads(shard)) {
+      return ShardBits.problem(shard);
+    }
+    return table.of(session).size() == REGIONS_MAX
+        ? "the session has " + REGIONS_MAX + " regions, which is the limit: unregister one first"
+        : null;
+  }
+
+  private GpuTier opener() {
+    GpuTier opener = gpus;
+    if (opener == null) {
+      throw new IllegalStateException("a region on a GPU, in a daemon without GPUs");
+    }
+    return opener;
   }
 
   /** Has a region opened; false when the request was refused. */
@@ -78,38 +141,18 @@ final class Regions {
       Session session,
       Request request,
       Namespaces.Namespace namespace,
-      DeviceRegionSpec spec,
-      GpuTier opener)
+      DeviceRegionSpec spec)
       throws ProtocolViolation {
-    if (spec.layout().blockBytes() != namespace.blockBytes()) {
-      refuse(
-          session,
-          request,
-          "a block of the region has "
-              + spec.layout().blockBytes()
-              + " bytes, one of namespace '"
-              + namespace.name()
-              + "' "
-              + namespace.blockBytes());
-      return false;
-    }
-    if (table.of(session).size() == REGIONS_MAX) {
-      refuse(
-          session,
-          request,
-          "the session has " + REGIONS_MAX + " regions, which is the limit: unregister one first");
-      return false;
-    }
     Operation operation = operations.begin(session, request, 0);
     if (operation == null) {
       return false;
     }
     Region region =
-        new Region(nextRegion++, namespace.id(), spec.layout(), session.share, operation);
+        new Region(nextRegion++, namespace.id(), spec, session.share, operation);
     table.add(session, region);
     operation.open = 1;
     operations.promise(session, operation, request);
-    opener.order(RegionOrder.open(region.id, spec));
+    opener().order(RegionOrder.open(region.id, spec));
     return true;
   }
 
@@ -123,6 +166,12 @@ final class Regions {
     Region region = table.of(session, (int) request.argument);
     if (region == null || region.waiting != null) {
       refuse(session, request, "the session has no region " + request.argument);
+      return null;
+    }
+    if (region.isOnHost) {
+      table.leave(session, region);
+      table.remove(region);
+      writer.completeShort(session, request, Status.OK, 0);
       return null;
     }
     Operation operation = operations.begin(session, request, 0);
@@ -151,6 +200,10 @@ final class Regions {
 
   /** Closes a region that no client can name any more, and that no operation copies to or from. */
   void closeUnused(Region region) {
+    if (region.isOnHost) {
+      table.remove(region);
+      return;
+    }
     DeviceRegion opened = region.opened;
     boolean isUnused = region.jobs == 0 && region.lent == 0;
     if (region.isClosing && isUnused && !region.isOrdered && opened != null && gpus != null) {

@@ -43,6 +43,9 @@ public final class Operation {
   /** RESERVE: the client makes the checksums while it copies. */
   public boolean isCopied;
 
+  /** RESERVE: the client writes only a shard of each block. */
+  public boolean isOfShard;
+
   /** CLEAR and FLUSH: the next block to look at, and what is still being written. */
   public int cursor;
 
@@ -67,6 +70,11 @@ public final class Operation {
     return verb == Verb.OFFLOAD || verb == Verb.ONBOARD;
   }
 
+  /** Whether it puts blocks that may become whole only with the bytes of other operations. */
+  public boolean putsParts() {
+    return isOfShard || verb == Verb.OFFLOAD;
+  }
+
   /**
    * Whether the operation is of a session. Both numbers are compared: places are used again, and
    * all sessions of gRPC have the daemon's own id.
@@ -82,6 +90,7 @@ public final class Operation {
     outcome = Status.OK;
     departed = null;
     refusal = null;
+    isOfShard = false;
     if (block.length < blocks) {
       int capacity = Math.max(64, Integer.highestOneBit(blocks - 1) << 1);
       block = new int[capacity];

@@ -79,7 +79,7 @@ public final class Holdings {
     claims.end(hold);
     holds.free(hold, session);
     switch (kind) {
-      case HoldTable.RESERVATION -> store.abandon(block);
+      case HoldTable.RESERVATION -> puts.abandon(block);
       case HoldTable.LATE -> {}
       default -> store.release(block);
     }

@@ -7,6 +7,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.Devices;
+import io.kvtier.daemon.index.device.PartialBlocks;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.Operation;
@@ -42,11 +43,6 @@ public final class Puts {
     BEGUN
   }
 
-  /**
-   * The most places that may wait for the slot of one block. A block has fewer layers than that.
-   */
-  public static final int WAITING_MAX = 4096;
-
   private final Directory directory;
   private final BlockStore store;
   private final ResidentTier first;
@@ -56,6 +52,7 @@ public final class Puts {
   private final Namespaces namespaces;
   private final Operations operations;
   private final Devices devices;
+  private final PartialBlocks partial;
   private final WaiterTable firstWaiters;
   private final Counters counters;
   private final int holdsPerSessionMax;
@@ -98,6 +95,7 @@ public final class Puts {
     firstId = first.traits().id();
     queue = store.fresh();
     this.devices = devices;
+    partial = devices.partial();
     this.drains = drains;
   }
 
@@ -115,24 +113,30 @@ public final class Puts {
             ? null
             : isDevice
                 ? devices.begin(session, request)
-                : operations.begin(session, request, request.count);
+                : request.shard != 0
+                    ? devices.beginShard(session, request)
+                    : operations.begin(session, request, request.count);
     if (operation == null || namespace == null) {
       return;
     }
     reservationsEndNs = clock.getAsLong() + reservationNs;
     int parentBlock = findParent(request);
     long parent = parentBlock == Directory.UNSEEN ? 0 : soughtFingerprint(request);
+    boolean putsParts = operation.putsParts();
     for (int i = 0; i < request.count; i++) {
       int block = directory.findInOrder(request, i);
       long fingerprint = soughtFingerprint(request);
-      if (block == Directory.NONE && drains.getAsBoolean()) {
+      if (putsParts
+          && (block == Directory.NONE || partial.has(block))
+          && !devices.part().isStoredHere(fingerprint)) {
+        // Another rank has equal bytes, and stores them.
+        Operations.decide(operation, i, Status.PENDING, TierId.NONE);
+      } else if (block == Directory.NONE && drains.getAsBoolean()) {
         Operations.decide(operation, i, Status.NOT_ADMITTED, TierId.NONE);
       } else if (block == Directory.NONE) {
         block = reserveFresh(session, request, operation, i, namespace, parent, parentBlock);
-      } else if (isDevice && directory.uses(block) >= WAITING_MAX) {
-        busy(operation, i, Refusals.Lack.DEVICE);
-      } else if (isDevice && devices.partial().join(session, operation, i, block)) {
-        // Further layers of a block that this session has begun to put.
+      } else if (putsParts && partial.join(block, devices.part()) == PartialBlocks.Join.JOINED) {
+        // Further layers or heads of a block that somebody has begun to put.
         store.use(block);
         takeSlot(session, operation, i, block, namespace);
       } else {
@@ -183,7 +187,7 @@ public final class Puts {
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
     // In use: the record stays until the slot is there.
     store.use(block);
-    if (operation.isDevice() && !devices.partial().begin(session, operation, place, block)) {
+    if (operation.putsParts() && !partial.begin(session, block, devices.part())) {
       store.endUse(block);
       busy(operation, place, Refusals.Lack.DEVICE);
       return Directory.NONE;
@@ -207,16 +211,16 @@ public final class Puts {
         operation.block[place] = block;
         operation.open++;
       } else {
-        giveUp(operation, place, block);
+        giveUp(operation, block);
         busy(operation, place, Refusals.Lack.SLOT);
       }
     }
   }
 
   /** A place does not wait for its slot any more. */
-  private void giveUp(Operation operation, int place, int block) {
-    if (operation.isDevice()) {
-      devices.partial().leave(operation, place);
+  private void giveUp(Operation operation, int block) {
+    if (operation.putsParts()) {
+      partial.leave(block);
     }
     store.endUse(block);
   }
@@ -240,11 +244,14 @@ public final class Puts {
             : holds.take(
                 HoldTable.RESERVATION, block, session, endFor(session), operation.correlationId);
     if (hold == HoldTable.NONE) {
-      store.endUse(block);
+      giveUp(operation, block);
       busy(operation, place, mayHold ? Refusals.Lack.HOLD : Refusals.Lack.SHARE_OF_HOLDS);
       return Slot.DECIDED;
     }
-    if (!store.reserve(block, first.classFor(namespace.id()), session.id(), operation.isCopied)) {
+    boolean hasSlot = first.state(block) == CopyState.RESERVED;
+    if (!hasSlot
+        && !store.reserve(
+            block, first.classFor(namespace.id()), session.id(), operation.isCopied)) {
       holds.free(hold, session);
       return Slot.NONE;
     }
@@ -254,7 +261,7 @@ public final class Puts {
     if (session.id() != SlotAllocator.DAEMON) {
       if (!claims.begin(hold, slot, session)) {
         holds.free(hold, session);
-        store.abandon(block);
+        abandon(block);
         busy(operation, place, Refusals.Lack.HOLD);
         return Slot.DECIDED;
       }
@@ -323,7 +330,7 @@ public final class Puts {
     Session session = operations.sessionOf(operation);
     Slot slot = reserveOne(session, operation, place, block, namespace);
     if (slot == Slot.NONE && isStuck(operation, first.classFor(namespace.id()))) {
-      giveUp(operation, place, block);
+      giveUp(operation, block);
       busy(operation, place, Refusals.Lack.SLOT);
       slot = Slot.DECIDED;
     }
@@ -349,7 +356,7 @@ public final class Puts {
           }
           int place = (int) item;
           Operations.decide(operation, place, status, TierId.NONE);
-          giveUp(operation, place, operation.block[place]);
+          giveUp(operation, operation.block[place]);
           // A put that was cancelled, or whose client died, was not refused.
           if (status == Status.DEADLINE) {
             counters.add(Counter.PUT_BUSY, 1);
@@ -377,8 +384,17 @@ public final class Puts {
     int block = holds.block(hold);
     claims.lose(hold);
     holds.becomeLate(hold, session);
-    store.abandon(block);
+    abandon(block);
     counters.add(Counter.RESERVATIONS_EXPIRED, 1);
+  }
+
+  /** A reservation has ended without a commit. */
+  void abandon(int block) {
+    if (partial.has(block)) {
+      partial.leave(block);
+    } else {
+      store.abandon(block);
+    }
   }
 
   void commit(Session session, Request request) throws ProtocolViolation {
@@ -400,15 +416,23 @@ public final class Puts {
       int block = holds.block(hold);
       claims.end(hold);
       holds.free(hold, session);
-      if (!hasChecksums && store.isDoubtful(block)) {
+      boolean isPart = partial.has(block);
+      if ((isPart && (hasChecksums || partial.isLost(block)))
+          || (!hasChecksums && store.isDoubtful(block))) {
         // The commit of a block in a doubtful slot must bring the checksum: another client may have
-        // written there.
-        store.abandon(block);
+        // written there. A shard has no checksum.
+        abandon(block);
         Operations.decide(operation, i, Status.STALE, TierId.NONE);
         continue;
       }
       requests.wrote(block, operation.origin);
-      if (hasChecksums) {
+      if (isPart) {
+        if (!partial.written(block)) {
+          // The block becomes visible with the last shard.
+          Operations.decide(operation, i, Status.OK, TierId.NONE);
+          continue;
+        }
+      } else if (hasChecksums) {
         store.commitChecksummed(block, Words.getInt(request.segment, at + 8));
       } else {
         store.commit(block);

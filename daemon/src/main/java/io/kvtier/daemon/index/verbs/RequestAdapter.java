@@ -164,7 +164,7 @@ public final class RequestAdapter {
       request.parent = request.body;
       request.body += request.keyStride;
     }
-    int shard = Words.getInt(segment, at + RequestDescriptor.SHARD_OFFSET);
+    request.shard = Words.getInt(segment, at + RequestDescriptor.SHARD_OFFSET);
     request.isOperation = false;
     request.outcome = Status.OK;
     request.done = 0;
@@ -180,14 +180,14 @@ public final class RequestAdapter {
           request,
           Status.DENIED,
           VerbRoles.refusal(verb.toString(), session.role(), verb));
-    } else if (shard != 0) {
+    } else if (request.shard != 0 && verb != Verb.RESERVE) {
       writer.refuse(
           session,
           request,
           Status.INVALID_ARGUMENT,
           "shard is "
-              + Integer.toUnsignedLong(shard)
-              + ": this daemon keeps whole blocks only, whose shard is 0");
+              + Integer.toUnsignedLong(request.shard)
+              + ": only RESERVE names a shard; expected 0");
     } else if (verb == Verb.STATS) {
       state.answer(session, request.correlationId, asker(session));
     } else if (isOfAll) {
