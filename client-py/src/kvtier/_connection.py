@@ -106,6 +106,8 @@ class Link:
         self.read_slabs: dict[int, Slab] = {}
         self.write_slabs: dict[int, Slab] = {}
         self.namespaces: dict[NamespaceProperties, int] = {}
+        self.shards: dict[tuple[NamespaceProperties, bytes], int] = {}
+        """the regions in host memory, by namespace and description"""
         self.forget: Callable[[int], None] = session.forget
         """lets go of a correlation id, as the front end needs it done"""
         self.progress_words: deque[int] | None = None

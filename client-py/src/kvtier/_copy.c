@@ -88,7 +88,7 @@ static int check_tensors(const Batch *batch, uint64_t block_bytes, int into_slab
         (unsigned long long)tensors->block_bytes, batch->first + batch->count, (unsigned long long)block_bytes);
     return -1;
   }
-  if (into_slab && !tensors->is_whole) {
+  if (into_slab && !tensors->is_whole && !tensors->is_shard) {
     PyErr_SetString(invalid_argument, "a part of the tensors: a block is put whole");
     return -1;
   }

@@ -181,6 +181,7 @@ typedef struct {
   uint16_t end_layer;
   uint32_t event;
   uint32_t progress;
+  uint32_t shard;
 } RequestHeader;
 
 /* Trace id, span id and flags, as Python hands them over. */

@@ -4,11 +4,12 @@ from typing import final
 from kvtier._protocol import Status, Tier
 
 # (verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent)
-# and for blocks of a region (region, first layer, end of layers, event, progress word, blocks)
+# and for blocks of a region (region, first layer, end of layers, event, progress word, blocks),
+# or for a shard of blocks the number of its region
 _Request = tuple[
     int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None
 ] | tuple[
-    int, int, int, int, int, int, int, int, Sequence[bytes], int, int, bytes | None, tuple[int, int, int, int, int, bytes]
+    int, int, int, int, int, int, int, int, Sequence[bytes], int, int, bytes | None, tuple[int, int, int, int, int, bytes] | int
 ]
 # (status, run, value, body, whether the body is text, verb)
 _Completion = tuple[Status, int, int, bytes, bool, int]
@@ -27,7 +28,7 @@ class Slab(_Buffer):
 class Tensors:
     """Blocks scattered over tensors: what gather and scatter take in place of buffers."""
 
-    def __init__(self, planes: bytes, block_ids: object, block_bytes: int) -> None: ...
+    def __init__(self, planes: bytes, block_ids: object, block_bytes: int, is_shard: bool = False) -> None: ...
 
 @final
 class Session:

@@ -29,10 +29,12 @@ from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, L
 
 T = TypeVar("T")
 
-Request: TypeAlias = tuple[
-    int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None
-]
-"""(verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent)"""
+Request: TypeAlias = (
+    tuple[int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None]
+    | tuple[int, int, int, int, int, int, int, int, Sequence[bytes], int, int, bytes | None, int]
+)
+"""(verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent); of a shard of blocks also
+the number of its region"""
 
 Completion: TypeAlias = tuple[Status, int, int, bytes, bool, int]
 """(status, run, value, body, whether the body is text, verb)"""
@@ -60,6 +62,7 @@ that it does not hold all of a small host tier."""
 _MARGIN_NS_MAX = 10_000_000
 _COMMITS_OUTSTANDING_MAX = 8
 _OK = Status.OK
+_INVALID = Status.INVALID_ARGUMENT
 
 
 class Context(NamedTuple):
@@ -88,8 +91,17 @@ class Context(NamedTuple):
             start, count, parent,
         )  # fmt: skip
 
-    def commit_request(self, namespace: int, pairs: bytes) -> Request:
-        """COMMIT of pairs of a reservation's id and its block's CRC32C, 8 bytes each."""
+    def reserve_request(self, namespace: int, keys: Sequence[bytes], start: int, count: int, shard: int) -> Request:
+        """RESERVE of `keys[start:start + count]`: of whole blocks that are copied and checksummed here, or of a shard."""
+        if not shard:
+            return self.request(Verb.RESERVE, namespace, keys, start, count, protocol.REQUEST_FLAG_CHECKSUMS)
+        whole = self.request(Verb.RESERVE, namespace, keys, start, count)
+        return (*whole, shard)  # type: ignore[return-value]
+
+    def commit_request(self, namespace: int, pairs: bytes, is_shard: bool = False) -> Request:
+        """COMMIT of pairs of a reservation's id and its block's CRC32C, 8 bytes each. A shard has no checksum."""
+        if is_shard:
+            return self.ids_request(Verb.COMMIT, namespace, b"".join(pairs[at : at + 8] for at in range(0, len(pairs), 16)))
         flags = protocol.REQUEST_FLAG_CHECKSUMS
         return (
             Verb.COMMIT, flags, self.priority, self.deadline_ns, namespace, self.group, 0, 0, pairs, 0, len(pairs) >> 4, None
@@ -293,6 +305,32 @@ def _namespace_id(context: Context) -> Operation[tuple[int, Status]]:
     return known, _OK
 
 
+def _shard_id(context: Context, namespace: int, text: bytes) -> Operation[tuple[int, Status]]:
+    """The region's id in this session: after a reconnect it is registered again here."""
+    known = context.link.shards.get((context.properties, text))
+    if known is None:
+        request = plain_request(Verb.REGISTER_REGION, namespace, context.deadline_ns, 0, text)
+        status, _, value, body, is_text, _ = yield request
+        if status is _INVALID and is_text:
+            raise InvalidArgument(body.decode(errors="replace"))
+        if status is not _OK:
+            return 0, status
+        known = context.link.shards[context.properties, text] = value
+    return known, _OK
+
+
+def register_shard(context: Context, text: bytes) -> Operation[Status]:
+    """Registers a region in host memory.
+
+    Raises:
+        InvalidArgument: the daemon refuses it; the message says why.
+    """
+    namespace, status = yield from _namespace_id(context)
+    if status is _OK:
+        _, status = yield from _shard_id(context, namespace, text)
+    return status
+
+
 def for_keys(context: Context, verb: Verb, keys: Sequence[bytes]) -> Operation[list[Status]]:
     """PREFETCH, PIN, UNPIN, DELETE: a status for each key."""
     namespace, status = yield from _namespace_id(context)
@@ -431,10 +469,21 @@ def _explained(statuses: list[Status], mapped: Status) -> list[Status]:
 
 
 def put(
-    context: Context, keys: Sequence[bytes], source: object, annotations: Sequence[bytes | None] | None = None
+    context: Context,
+    keys: Sequence[bytes],
+    source: object,
+    annotations: Sequence[bytes | None] | None = None,
+    shard_text: bytes = b"",
 ) -> Operation[list[Status]]:
-    """Reserve, copy in, commit. The next window is reserved, and the last ones become visible, behind the copy."""
+    """Reserve, copy in, commit. The next window is reserved, and the last ones become visible, behind the copy.
+
+    Args:
+        shard_text: the region whose shard of each block is put; empty: whole blocks.
+    """
     namespace, status = yield from _namespace_id(context)
+    shard = 0
+    if status is _OK and shard_text:
+        shard, status = yield from _shard_id(context, namespace, shard_text)
     if status is not _OK:
         return [status] * len(keys)
     link = context.link
@@ -443,17 +492,16 @@ def put(
     windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
     statuses: list[Status] = [Status.UNAVAILABLE] * len(keys)
     commits: deque[tuple[int, list[Status], int, int]] = deque()
-    flags = protocol.REQUEST_FLAG_CHECKSUMS
     ticket = 0
     try:
         for index, (start, count) in enumerate(windows):
             if ticket == 0:
-                completion = yield context.request(Verb.RESERVE, namespace, keys, start, count, flags)
+                completion = yield context.reserve_request(namespace, keys, start, count, shard)
             else:
                 completion = yield ticket
                 ticket = 0
             if index + 1 < len(windows):
-                ticket = yield Submit(context.request(Verb.RESERVE, namespace, keys, *windows[index + 1], flags))
+                ticket = yield Submit(context.reserve_request(namespace, keys, *windows[index + 1], shard))
             completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
                 statuses[start : start + count] = [completion[0]] * count
@@ -466,7 +514,7 @@ def put(
             if annotations is not None:
                 span = slice(start, start + count)
                 yield from _annotate_written(context, namespace, keys[span], annotations[span], written)
-            commit = context.commit_request(namespace, ids)
+            commit = context.commit_request(namespace, ids, is_shard=shard != 0)
             if len(windows) == 1:
                 statuses = _merged(context.link, written, (yield commit), len(ids) >> 4)
                 continue

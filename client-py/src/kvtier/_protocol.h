@@ -237,7 +237,8 @@ typedef struct {
   uint64_t run_bytes;
   uint64_t axes;
   uint64_t counts[4];
-  uint64_t strides[4]; /* bytes */
+  uint64_t strides[4]; /* bytes from a run to the next one of an axis, in the tensor */
+  uint64_t slot_strides[4]; /* bytes from a run to the next one of an axis, in the block */
 } Plane;
 
 #endif

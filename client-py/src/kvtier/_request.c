@@ -26,6 +26,7 @@ void write_header(uint8_t *at, const RequestHeader *header, size_t bytes) {
   PUT(uint16_t, at, KVTIER_REQUEST_END_LAYER_OFFSET, header->end_layer);
   PUT(uint32_t, at, KVTIER_REQUEST_EVENT_OFFSET, header->event);
   PUT(uint32_t, at, KVTIER_REQUEST_PROGRESS_OFFSET, header->progress);
+  PUT(uint32_t, at, KVTIER_REQUEST_SHARD_OFFSET, header->shard);
 }
 
 /* What a request is made in: bytes, or None. */
@@ -134,7 +135,7 @@ static int parse_device(PyObject *tuple, uint64_t count, Request *request) {
 }
 
 /* (verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent); for blocks of a
- * region one more. */
+ * region one more, and for a shard of blocks the number of its region. */
 int parse_request(PyObject *tuple, Request *request) {
   if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) < 12 || PyTuple_Size(tuple) > 13) {
     PyErr_SetString(PyExc_TypeError, "a request is a tuple of 12 or 13 fields");
@@ -226,6 +227,13 @@ int parse_request(PyObject *tuple, Request *request) {
         count++;
       }
       body_bytes = count * request->stride;
+      if (request->kind == BODY_KEYS && PyTuple_Size(tuple) == 13) {
+        uint64_t shard;
+        if (unsigned_field(tuple, 12, "the shard", UINT32_MAX, &shard) < 0) {
+          return -1;
+        }
+        header->shard = (uint32_t)shard;
+      }
       if (request->kind == BODY_KEYS_AND_BLOCKS) {
         if (PyTuple_Size(tuple) != 13) {
           PyErr_SetString(PyExc_TypeError, "this request names a region");

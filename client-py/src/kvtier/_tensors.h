@@ -1,5 +1,4 @@
-/* Blocks scattered over tensors. A tensor is a Plane, as _protocol.h has it. The planes' parts stand in a block one behind
- * the other. */
+/* Blocks scattered over tensors. A tensor is a Plane, as _protocol.h has it. */
 #ifndef KVTIER_TENSORS_H
 #define KVTIER_TENSORS_H
 
@@ -14,7 +13,8 @@ typedef struct {
   int64_t *ids;
   Py_ssize_t count;
   uint64_t block_bytes;
-  int is_whole;
+  int is_whole; /* the planes' parts fill a block, one behind the other */
+  int is_shard; /* the planes have a part of the block, which is put as it is */
 } Tensors;
 
 extern PyType_Spec tensors_spec;

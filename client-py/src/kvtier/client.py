@@ -249,6 +249,17 @@ class Namespace:
         Raises:
             InvalidArgument: a buffer has the wrong size, keys have unequal lengths, or an annotation is too long.
         """
+        return self._put(keys, blocks, annotations, b"", options)
+
+    def _put(
+        self,
+        keys: Iterable[bytes],
+        blocks: object,
+        annotations: Sequence[bytes | None] | None,
+        shard_text: bytes,
+        options: Options,
+    ) -> list[Status]:
+        """As `put`; with a shard's description only that shard of each block."""
         keys = as_keys(keys)
         operations.check_memory(blocks, len(keys), self.block_bytes, False)
         if annotations is not None:
@@ -256,7 +267,17 @@ class Namespace:
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return [Status.UNAVAILABLE] * len(keys)
-        return run(context, operations.put(context, keys, blocks, annotations))
+        return run(context, operations.put(context, keys, blocks, annotations, shard_text))
+
+    def _register_shard(self, text: bytes) -> None:
+        """Tells the daemon of a region in host memory. Without a daemon, the first put does.
+
+        Raises:
+            InvalidArgument: the daemon refuses it; the message says why.
+        """
+        context = self._client._context(self._properties, {})
+        if context is not None:
+            run(context, operations.register_shard(context, text))
 
     def annotate(
         self, keys: Iterable[bytes], annotations: Sequence[bytes | None], **options: Unpack[Options]

@@ -112,6 +112,11 @@ class RegionSpec:
     """how a block's cells follow one another in the tiers, slowest axis first"""
     events: Sequence[bytes] = field(default_factory=tuple)
     """IPC handles of events that copies may wait for"""
+    block_layers: int = 0
+    """how many layers a block has, where the tensors have only those of one rank; 0: as many as the tensors"""
+    first_layer: int = 0
+    replica: tuple[int, int] = (0, 1)
+    """(number, count) of the ranks with equal bytes"""
 
     def exported(self) -> list[ExportedMemory]:
         """The memory to pass before the registration, in the order of its numbers."""
@@ -144,6 +149,8 @@ class RegionSpec:
             f"blocks={self.blocks}",
             f"block_tokens={self.block_tokens}",
             f"order={self.order}",
+            *((f"block_layers={self.block_layers}", f"first_layer={self.first_layer}") if self.block_layers else ()),
+            *((f"replica={self.replica[0]}/{self.replica[1]}",) if self.replica[1] > 1 else ()),
             *(f"part={part.text()}" for part in self.parts),
             *(f"allocation={allocation}" for allocation in allocations),
             *(f"tensor={numbers[memory]}+{offset}" for memory, offset in self.tensors),

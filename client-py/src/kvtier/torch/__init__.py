@@ -11,8 +11,9 @@ from kvtier._errors import InvalidArgument, KvtierError
 from kvtier._protocol import Status
 from kvtier.client import Namespace
 from kvtier.torch import _layout
+from kvtier.torch._shards import Form, Shard, cells_of
 
-__all__ = ["Copying", "Region", "SharedEvent", "register"]
+__all__ = ["Copying", "Form", "Region", "Shard", "SharedEvent", "form_of", "register"]
 
 
 class Copying(ABC):
@@ -186,32 +187,50 @@ class Region(ABC):
         self.close()
 
 
+def form_of(tensors: Any, shard: Shard) -> Form:
+    """What a namespace must have for the blocks of these tensors: the property ``form``, and the bytes of a block.
+
+    Raises:
+        InvalidArgument: the tensors are not all alike, or are not those of the shard.
+    """
+    return cells_of(_listed(tensors), shard).form
+
+
 def register(
-    namespace: Namespace, tensors: Any, *, block_axes: int | Sequence[int] = 0, name: str = ""
+    namespace: Namespace,
+    tensors: Any,
+    *,
+    block_axes: int | Sequence[int] = 0,
+    name: str = "",
+    shard: Shard | None = None,
 ) -> Region:
     """Registers the tensors that hold an engine's KV blocks.
 
-    A block's bytes are its cells in all tensors, in the order of the tensors; in each tensor in the order of their
-    addresses. Strides are thus part of what makes blocks exchangeable: put them into the namespace's properties.
+    Without a shard, a block's bytes are its cells in all tensors, in the order of the tensors; in each tensor in the order
+    of their addresses. Strides are thus part of what makes blocks exchangeable: put them into the namespace's properties.
+
+    With a shard, the tensors have a part of each block, or the whole, in an order that does not depend on strides. The
+    namespace must have the property ``form`` and the block bytes of `form_of`. A block becomes visible when all ranks have put
+    their parts.
 
     Args:
         namespace: where the blocks are kept; its block_bytes are those of a block in all tensors.
         tensors: one tensor, or a list with one for each layer, all on one device.
         block_axes: the axis that counts blocks, or one for each tensor.
         name: shown in the daemon's statistics.
+        shard: what the tensors have of each block; block_axes is not used then.
 
     Raises:
         InvalidArgument: the tensors do not fit the namespace or each other.
         KvtierError: there is no way to copy from and to this device.
     """
-    listed = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
-    if not listed:
-        raise InvalidArgument("no tensors; expected one, or one for each layer")
+    listed = _listed(tensors)
     devices = {str(tensor.device) for tensor in listed}
     if len(devices) != 1:
         raise InvalidArgument(f"tensors on {', '.join(sorted(devices))}; expected one device")
-    planes = _layout.planes(listed, block_axes)
-    block_bytes = sum(plane.part_bytes for plane in planes)
+    cells = None if shard is None else cells_of(listed, shard)
+    planes = _layout.planes(listed, block_axes) if cells is None else cells.planes()
+    block_bytes = sum(plane.part_bytes for plane in planes) if cells is None else cells.form.block_bytes
     if block_bytes != namespace.block_bytes:
         raise InvalidArgument(
             f"a block has {block_bytes} bytes in these tensors, and {namespace.block_bytes} in namespace "
@@ -221,9 +240,16 @@ def register(
     if kind == "cpu":
         from kvtier.torch._cpu import CpuRegion
 
-        return CpuRegion(namespace, listed, planes, name)
+        return CpuRegion(namespace, listed, planes, name, cells)
     if kind == "cuda":
         from kvtier.torch._cuda import CudaRegion
 
-        return CudaRegion(namespace, listed, planes, name)
+        return CudaRegion(namespace, listed, planes, name, cells)
     raise KvtierError(f"tensors on {kind!r}; expected 'cpu' or 'cuda'")
+
+
+def _listed(tensors: Any) -> list[Any]:
+    listed = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    if not listed:
+        raise InvalidArgument("no tensors; expected one, or one for each layer")
+    return listed

@@ -14,8 +14,13 @@ from kvtier._errors import InvalidArgument
 from kvtier._operations import check_annotations, instant_after, spans
 from kvtier._protocol import Status
 from kvtier.client import Namespace
+from kvtier.device import Part, RegionSpec
 from kvtier.torch import Copying, Region
 from kvtier.torch._layout import Plane
+from kvtier.torch._shards import Cells
+
+HOST = "host"
+"""The device of a region whose blocks its engine copies itself."""
 
 PART_BYTES_MIN = 64 << 20
 """More than this is shared among threads."""
@@ -70,7 +75,14 @@ def _outcome(count: int, part: Future[list[Status]]) -> list[Status]:
 class CpuRegion(Region):
     """Tensors that this process can read and write by address."""
 
-    def __init__(self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str) -> None:
+    def __init__(
+        self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str, cells: Cells | None = None
+    ) -> None:
+        self._shard_text = b""
+        """the region that the daemon knows; empty: it needs to know none, as blocks are put whole"""
+        if cells is not None and not (cells.is_whole and _fill(planes, namespace.block_bytes)):
+            self._shard_text = shard_text(cells)
+            namespace._register_shard(self._shard_text)
         self.blocks = planes[0].blocks
         self.block_bytes = namespace.block_bytes
         self.layers = len(planes)
@@ -134,14 +146,12 @@ class CpuRegion(Region):
     ) -> Copy:
         def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
             before = keys[start - 1] if start else parent
-            return self._namespace.put(
+            return self._namespace._put(
                 keys[start : start + count],
                 memory,
-                annotations=None if annotations is None else annotations[start : start + count],
-                parent=before,
-                depth=depth + start,
-                group=group,
-                deadline_ns=deadline_ns,
+                None if annotations is None else annotations[start : start + count],
+                self._shard_text,
+                {"parent": before, "depth": depth + start, "group": group, "deadline_ns": deadline_ns},
             )
 
         return copy
@@ -182,7 +192,8 @@ class CpuRegion(Region):
         parts = max(1, min(self._threads, len(keys) * self.block_bytes // PART_BYTES_MIN))
         copying = CpuCopying(len(layers))
         for start, count in spans(len(keys), -(-len(keys) // parts) or 1):
-            memory = _core.Tensors(planes, array("q", block_ids[start : start + count]), self.block_bytes)
+            ids = array("q", block_ids[start : start + count])
+            memory = _core.Tensors(planes, ids, self.block_bytes, bool(self._shard_text))
 
             def work(start: int = start, count: int = count, memory: _core.Tensors = memory) -> list[Status]:
                 statuses = copy(start, count, memory, deadline_ns)
@@ -193,3 +204,32 @@ class CpuRegion(Region):
 
             copying.parts.append((count, self._pool.submit(copying.begin, work, count)))
         return copying
+
+
+def _fill(planes: list[Plane], block_bytes: int) -> bool:
+    """Whether the planes' parts fill a block, one behind the other."""
+    end = 0
+    for plane in planes:
+        if plane.offset != end or not plane.is_dense:
+            return False
+        end += plane.part_bytes
+    return end == block_bytes
+
+
+def shard_text(cells: Cells) -> bytes:
+    """The description of a rank's shard in host memory that the daemon gets."""
+    return RegionSpec(
+        HOST, cells.layers, 1, cells.shard.block_tokens, [part_of(cells, 1)], (), order=cells.order + "D",
+        block_layers=cells.block_layers, first_layer=cells.shard.first_layer, replica=cells.shard.replica,
+    ).text()  # fmt: skip
+
+
+def part_of(cells: Cells, blocks: int) -> Part:
+    """A tensor of the cells of some blocks that lie side by side: what the daemon must know of the shard, and no strides."""
+    extents = {"B": blocks, "C": cells.extents.get("C", 1), "N": cells.shard.block_tokens, "H": cells.extents.get("H", 1), "D": cells.cell_bytes}
+    strides: list[int] = []
+    stride = 1
+    for extent in reversed(extents.values()):
+        strides.insert(0, stride)
+        stride *= extent
+    return Part("".join(extents), list(extents.values()), strides, 1, "kv", cells.shard.block_heads, cells.shard.first_head)

@@ -22,6 +22,7 @@ from kvtier.device import DeviceRegion, ExportedMemory, Part, RegionSpec
 from kvtier.torch import Copying, Region, SharedEvent
 from kvtier.torch._exported import Exported, driver
 from kvtier.torch._layout import Plane
+from kvtier.torch._shards import Cells
 from kvtier.torch._waits import StreamWaits
 
 EVENTS = 32
@@ -151,7 +152,9 @@ class _Events:
 class CudaRegion(Region):
     """Tensors that the daemon has opened. Close it before they are freed: until then the driver keeps their memory."""
 
-    def __init__(self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str) -> None:
+    def __init__(
+        self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str, cells: Cells | None = None
+    ) -> None:
         torch = _torch()
         self.blocks = planes[0].blocks
         self.block_bytes = namespace.block_bytes
@@ -167,6 +170,7 @@ class CudaRegion(Region):
             device=f"GPU-{torch.cuda.get_device_properties(device).uuid}",
             place=places_of(planes, device),
             events=self._events.handles,
+            cells=cells,
         )
         self._is_layered = spec.layers == self.layers
         self._device = device
@@ -243,8 +247,7 @@ class CudaRegion(Region):
             torch.cuda.synchronize(self._device)
 
     def _write(self, plane: Plane, number: int, block: bytes) -> None:
-        for index, address in enumerate(plane.runs(number)):
-            at = plane.offset + index * plane.run_bytes
+        for address, at in plane.runs(number):
             run = block[at : at + plane.run_bytes]
             code = driver().cuMemcpyHtoD_v2(ctypes.c_uint64(address), run, ctypes.c_size_t(len(run)))
             if code != 0:
@@ -293,18 +296,22 @@ def region_spec(
     device: str,
     place: Callable[[int, int], tuple[bytes | ExportedMemory, int]],
     events: Sequence[bytes] = (),
+    cells: Cells | None = None,
 ) -> RegionSpec:
     """The description of planes that the daemon gets.
 
     Args:
         place: the memory and the offset of an address; its second argument is the tensor's number, for messages.
+        cells: what the planes have of each block; None: all, in the order of their addresses.
 
     Raises:
         InvalidArgument: the daemon can't copy blocks of this kind.
     """
-    parts = [_part(plane, index) for index, plane in enumerate(planes)]
     tensors = [place(plane.address, index) for index, plane in enumerate(planes)]
     blocks = planes[0].blocks
+    if cells is not None:
+        return _shard_spec(cells, device, tensors, events)
+    parts = [_part(plane, index) for index, plane in enumerate(planes)]
     if all(part == parts[0] for part in parts):
         tokens = dict(zip(parts[0].axes, parts[0].extents, strict=True)).get("N", 1)
         return RegionSpec(device, len(planes), blocks, tokens, parts[:1], tensors, events=events)
@@ -316,6 +323,31 @@ def region_spec(
     return RegionSpec(device, 1, blocks, 1, parts, tensors, events=events)
 
 
+def _shard_spec(
+    cells: Cells, device: str, tensors: Sequence[tuple[bytes | ExportedMemory, int]], events: Sequence[bytes]
+) -> RegionSpec:
+    shard = cells.shard
+    axes = {"B": (cells.blocks, cells.block_stride)}
+    for letter, (*outer, inner) in cells.strides.items():
+        for count, stride in outer:
+            if stride != inner[0] * inner[1]:
+                raise InvalidArgument("a block consists of several pages that do not lie side by side, which a GPU's copies can't follow")
+            inner = (count * inner[0], inner[1])
+        axes[letter] = inner
+    part = Part(
+        axes="".join(axes) + "D",
+        extents=[count for count, _ in axes.values()] + [cells.cell_bytes],
+        strides=[stride for _, stride in axes.values()] + [1],
+        element_bytes=1,
+        block_heads=shard.block_heads,
+        first_head=shard.first_head,
+    )
+    return RegionSpec(
+        device, cells.layers, cells.blocks, shard.block_tokens, [part], tensors, order=cells.order + "D", events=events,
+        block_layers=cells.block_layers, first_layer=shard.first_layer, replica=shard.replica,
+    )  # fmt: skip
+
+
 def _part(plane: Plane, index: int) -> Part:
     if len(plane.axes) > len(_OUTER_AXES):
         raise InvalidArgument(
@@ -324,8 +356,8 @@ def _part(plane: Plane, index: int) -> Part:
     letters = _OUTER_AXES[: len(plane.axes)]
     return Part(
         axes=f"B{letters}D",
-        extents=(plane.blocks, *(count for count, _ in plane.axes), plane.run_bytes),
-        strides=(plane.block_stride, *(stride for _, stride in plane.axes), 1),
+        extents=(plane.blocks, *(count for count, _, _ in plane.axes), plane.run_bytes),
+        strides=(plane.block_stride, *(stride for _, stride, _ in plane.axes), 1),
         element_bytes=1,
     )
 

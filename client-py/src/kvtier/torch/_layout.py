@@ -22,34 +22,47 @@ class Plane(NamedTuple):
     offset: int
     """where this tensor's part begins in a block, bytes"""
     run_bytes: int
-    axes: tuple[tuple[int, int], ...]
-    """(count, stride in bytes) of what lies around a run, outermost first"""
+    axes: tuple[tuple[int, int, int], ...]
+    """(count, stride in the tensor, stride in the block), strides in bytes, of what lies around a run, outermost first"""
 
     @property
     def part_bytes(self) -> int:
         """What a block has in this tensor."""
-        return self.run_bytes * math.prod(count for count, _ in self.axes)
+        return self.run_bytes * math.prod(count for count, _, _ in self.axes)
 
     @property
     def span_bytes(self) -> int:
         """From the first byte of block 0 to the last one of any."""
-        steps = [(self.blocks, self.block_stride), *self.axes]
+        steps = [(self.blocks, self.block_stride), *((count, stride) for count, stride, _ in self.axes)]
         return self.run_bytes + sum((count - 1) * stride for count, stride in steps)
 
-    def runs(self, block: int) -> Iterator[int]:
-        """The addresses of a block's runs, in the order of its bytes."""
+    def runs(self, block: int) -> Iterator[tuple[int, int]]:
+        """The address of each of a block's runs, and its offset in the block."""
         first = self.address + block * self.block_stride
-        steps = ([index * stride for index in range(count)] for count, stride in self.axes)
-        return (first + sum(one) for one in itertools.product(*steps))
+        for indices in itertools.product(*(range(count) for count, _, _ in self.axes)):
+            steps = [(index * axis[1], index * axis[2]) for index, axis in zip(indices, self.axes, strict=True)]
+            yield first + sum(step for step, _ in steps), self.offset + sum(step for _, step in steps)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its part of a block is one piece."""
+        bytes_inside = self.run_bytes
+        for count, _, slot_stride in reversed(self.axes):
+            if slot_stride != bytes_inside:
+                return False
+            bytes_inside *= count
+        return True
 
     def packed(self) -> bytes:
         """As the extension reads it."""
         spare = (0,) * (AXES_MAX - len(self.axes))
-        counts = tuple(count for count, _ in self.axes) + spare
-        strides = tuple(stride for _, stride in self.axes) + spare
+        counts = tuple(count for count, _, _ in self.axes) + spare
+        strides = tuple(stride for _, stride, _ in self.axes) + spare
+        slot_strides = tuple(stride for _, _, stride in self.axes) + spare
         return PLANE.pack(
-            self.address, self.blocks, self.block_stride, self.offset, self.run_bytes, len(self.axes), *counts, *strides
-        )
+            self.address, self.blocks, self.block_stride, self.offset, self.run_bytes, len(self.axes), *counts, *strides,
+            *slot_strides,
+        )  # fmt: skip
 
 
 def planes(tensors: Sequence[Any], block_axes: int | Sequence[int]) -> list[Plane]:
@@ -92,7 +105,17 @@ def _plane(tensor: Any, axis: int, index: int, offset: int) -> Plane:
         raise InvalidArgument(f"tensor {index} of shape {shape} and strides {tuple(tensor.stride())} has cells that share memory")
     if len(merged) > AXES_MAX:
         raise InvalidArgument(f"tensor {index} of shape {shape}: a block's runs lie along {len(merged)} axes, at most {AXES_MAX}")
-    return Plane(int(tensor.data_ptr()), shape[axis], strides[axis], offset, run_bytes, merged)
+    return Plane(int(tensor.data_ptr()), shape[axis], strides[axis], offset, run_bytes, _dense(merged, run_bytes))
+
+
+def _dense(axes: tuple[tuple[int, int], ...], run_bytes: int) -> tuple[tuple[int, int, int], ...]:
+    """Axes whose runs follow one another in the block."""
+    made: list[tuple[int, int, int]] = []
+    bytes_inside = run_bytes
+    for count, stride in reversed(axes):
+        made.append((count, stride, bytes_inside))
+        bytes_inside *= count
+    return tuple(reversed(made))
 
 
 def _merged(axes: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
