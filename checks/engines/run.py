@@ -49,6 +49,27 @@ def loadable(shared: list[list[int]]) -> int:
     return sum(len(one) // BLOCK_TOKENS * BLOCK_TOKENS for one in shared)
 
 
+def write_weights(model: Path, described: dict) -> None:
+    """Weights that all engines read, whatever their ranks: of made-up weights each rank has its own."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    hidden, inner, head = described["hidden_size"], described["intermediate_size"], described["head_dim"]
+    queries, heads = described["num_attention_heads"] * head, described["num_key_value_heads"] * head
+    shapes = {"model.embed_tokens": (described["vocab_size"], hidden), "lm_head": (described["vocab_size"], hidden)}
+    norms = ["model.norm"]
+    for layer in range(described["num_hidden_layers"]):
+        name = f"model.layers.{layer}"
+        norms += [f"{name}.input_layernorm", f"{name}.post_attention_layernorm"]
+        attention = {"q_proj": (queries, hidden), "k_proj": (heads, hidden), "v_proj": (heads, hidden), "o_proj": (hidden, queries)}
+        shapes |= {f"{name}.self_attn.{part}": shape for part, shape in attention.items()}
+        shapes |= {f"{name}.mlp.{part}": (inner, hidden) for part in ("gate_proj", "up_proj")} | {f"{name}.mlp.down_proj": (hidden, inner)}
+    weights = {f"{name}.weight": torch.randn(shape) * shape[1] ** -0.5 for name, shape in shapes.items()}
+    weights |= {f"{name}.weight": torch.ones(hidden) for name in norms}
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+
+
 def _guard_dispatcher() -> None:
     """Lets vLLM's search for kernels pass over objects without a dict, which LMCache's connector imports."""
     from vllm.triton_utils import dispatcher
@@ -61,9 +82,12 @@ def _guard_dispatcher() -> None:
 
 
 class Engine:
-    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int) -> None:
+    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, has_files: bool) -> None:
         model.mkdir(parents=True, exist_ok=True)
-        (model / "config.json").write_text(json.dumps(MODEL | SIZES[size]))
+        described = MODEL | SIZES[size]
+        (model / "config.json").write_text(json.dumps(described))
+        if has_files:
+            write_weights(model, described)
         begun = time.monotonic()
         if kv and "LMCache" in kv["kv_connector"]:
             _guard_dispatcher()
@@ -75,7 +99,7 @@ class Engine:
         self.imported_s = time.monotonic() - begun
         begun = time.monotonic()
         self.llm = LLM(
-            model=str(model), load_format="dummy", skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
+            model=str(model), load_format="auto" if has_files else "dummy", skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
             max_model_len=4096, block_size=BLOCK_TOKENS, enable_prefix_caching=True, seed=0, disable_log_stats=False, **more,
         )  # fmt: skip
         self.started_s = time.monotonic() - begun
@@ -138,9 +162,10 @@ def main() -> None:
     parser.add_argument("--answers", type=int, required=True)
     parser.add_argument("--kv")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--files", action="store_true", help="the model's weights are in files")
     arguments = parser.parse_args()
     answers = os.fdopen(arguments.answers, "w", buffering=1)
-    engine = Engine(arguments.model, arguments.size, json.loads(arguments.kv) if arguments.kv else None, arguments.ranks)
+    engine = Engine(arguments.model, arguments.size, json.loads(arguments.kv) if arguments.kv else None, arguments.ranks, arguments.files)
     hello = {"imported_s": engine.imported_s, "started_s": engine.started_s, "loadable": loadable(engine.shared)}
     hello["prompt_tokens"] = sum(map(len, engine.shared))
     print(json.dumps(hello), file=answers)

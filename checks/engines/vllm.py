@@ -79,19 +79,19 @@ class Engine:
 
     def __init__(
         self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
-        size: str = "tiny",
+        size: str = "tiny", has_files: bool = False,
     ) -> None:  # fmt: skip
-        """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py."""
+        """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py; `has_files`: its weights are in files."""
         self.name = name
         self.log_path = folder / f"engine-{name}.log"
         answers, given = os.pipe()
         command = [
             str(root / "target" / "venv-vllm" / "bin" / "python"), "-m", "checks.engines.run",
-            "--model", str(folder / f"model-{size}"), "--size", size, "--answers", str(given),
+            "--model", str(folder / f"model-{size}{'-files' * has_files}"), "--size", size, "--answers", str(given),
         ]  # fmt: skip
         if kv:
             command += ["--kv", json.dumps(kv)]
-        command += ["--ranks", str(ranks)]
+        command += ["--ranks", str(ranks), *["--files"] * has_files]
         settings = {
             "PYTHONHASHSEED": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": str(multiprocessing), "LMCACHE_TRACK_USAGE": "false",
@@ -278,6 +278,34 @@ class Check:
         self._hits("two ranks, warm", warm, most)
         self._hits("two ranks, after an engine restart", again, most)
 
+    def resharding(self) -> None:
+        """An engine with one rank loads what one with two ranks has stored, and the reverse, also after the daemon's restart."""
+        tokens: dict[int, Any] = {}
+        for ranks in (1, 2):
+            with engine(self.root, self.folder, f"files-none-{ranks}", None, 1, ranks, has_files=True) as plain:
+                tokens[ranks] = plain.run(**{"pass": "none"})["tokens"]
+        self.hold("tokens of one rank and of two", tokens[1] == tokens[2], "equal without kvtier, so that they can be compared")
+        for writer, reader in ((2, 1), (1, 2)):
+            with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+                daemon = Daemon(self.root, Path(folder))
+                daemon.start()
+                try:
+                    kv = kvtier(daemon.socket, f"resharding-{writer}")
+                    with engine(self.root, self.folder, f"files-{writer}-writes", kv, 1, writer, has_files=True) as first:
+                        most = first.hello["loadable"]
+                        first.run(**{"pass": "cold"})
+                    with engine(self.root, self.folder, f"files-{reader}-reads", kv, 1, reader, has_files=True) as second:
+                        cold = second.run(**{"pass": "other ranks"})
+                        daemon.stop()
+                        daemon.start()
+                        again = second.run(**{"pass": "daemon restarted", "reset": True})
+                finally:
+                    daemon.stop()
+            what = f"{writer} to {reader} ranks"
+            for when, answer in ((what, cold), (f"{what}, daemon restarted", again)):
+                self.hold(f"tokens, {when}", answer["tokens"] == tokens[reader], "as without kvtier")
+                self._hits(when, answer, most)
+
     def lmcache(self) -> None:
         """Compares the hits with LMCache's for equal prompts: kvtier must not find less."""
         self.reference()
@@ -426,7 +454,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "ranks", "lmcache", "absent", "zero")
+    cases = ("identity", "ranks", "resharding", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

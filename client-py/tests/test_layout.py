@@ -33,9 +33,11 @@ def test_planes_runsCoverABlockOnce() -> None:
         block_axis = generator.randrange(len(extents))
         (plane,) = _layout.planes([_Shape(tuple(extents), tuple(strides))], block_axis)
         starts = [0]
-        for count, stride in plane.axes:
+        for count, stride, _ in plane.axes:
             starts = [start + i * stride for start in starts for i in range(count)]
         assert starts == sorted(starts)
+        assert plane.is_dense
+        assert list(plane.runs(0)) == [(4096 + start, index * plane.run_bytes) for index, start in enumerate(starts)]
         covered = sorted(start + at for start in starts for at in range(plane.run_bytes))
         cells = [0]
         for axis, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
@@ -51,4 +53,4 @@ def test_planes_ofAPackedLayer_areOneRunABlock() -> None:
 
 def test_planes_keysAndValuesApart_areTwoRunsABlock() -> None:
     (plane,) = _layout.planes([_Shape((2, 8, 16, 4, 32), (16384, 2048, 128, 32, 1))], 1)
-    assert (plane.block_stride, plane.run_bytes, plane.axes) == (4096, 4096, ((2, 32768),))
+    assert (plane.block_stride, plane.run_bytes, plane.axes) == (4096, 4096, ((2, 32768, 4096),))

@@ -29,9 +29,9 @@ from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, L
 
 T = TypeVar("T")
 
+_Whole: TypeAlias = tuple[int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None]
 Request: TypeAlias = (
-    tuple[int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None]
-    | tuple[int, int, int, int, int, int, int, int, Sequence[bytes], int, int, bytes | None, int]
+    _Whole | tuple[int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None, int]
 )
 """(verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent); of a shard of blocks also
 the number of its region"""
@@ -83,7 +83,7 @@ class Context(NamedTuple):
 
     def request(
         self, verb: int, namespace: int, keys: Sequence[bytes], start: int, count: int, flags: int = 0, argument: int = 0
-    ) -> Request:
+    ) -> _Whole:
         """A request for `keys[start:start + count]`: the key before them is their parent."""
         parent = keys[start - 1] if start else self.parent
         return (
@@ -96,7 +96,7 @@ class Context(NamedTuple):
         if not shard:
             return self.request(Verb.RESERVE, namespace, keys, start, count, protocol.REQUEST_FLAG_CHECKSUMS)
         whole = self.request(Verb.RESERVE, namespace, keys, start, count)
-        return (*whole, shard)  # type: ignore[return-value]
+        return (*whole, shard)
 
     def commit_request(self, namespace: int, pairs: bytes, is_shard: bool = False) -> Request:
         """COMMIT of pairs of a reservation's id and its block's CRC32C, 8 bytes each. A shard has no checksum."""
@@ -175,7 +175,7 @@ def made(status: Status) -> Completion:
     return (status, 0, 0, b"", False, 0)
 
 
-def plain_request(verb: int, namespace: int = 0, deadline_ns: int = 0, argument: int = 0, text: bytes = b"") -> Request:
+def plain_request(verb: int, namespace: int = 0, deadline_ns: int = 0, argument: int = 0, text: bytes = b"") -> _Whole:
     """A request without keys."""
     return (verb, 0, 1, deadline_ns, namespace, 0, 0, argument, text, 0, len(text), None)
 

@@ -270,6 +270,7 @@ class Engine:
         self.pool = SimpleNamespace(cached_block_hash_to_block=object())
         self.scheduler.bind_gpu_block_pool(self.pool)
         firsts: dict[int, Any] = {}
+        monkeypatch.setattr(_connector, "_gathered", lambda _mine: None)
         monkeypatch.setattr(_connector, "_of_first_rank", lambda one: firsts.setdefault(_connector._rank()[0], one))
         places = [(stage, rank) for stage in range(pipeline) for rank in range(ranks)]
         self.workers = [Worker(made, cache, place, made.model_config.use_mla, blocks, monkeypatch) for place in places]

@@ -25,10 +25,11 @@ from kvtier._polled import Polled
 from kvtier._types import Leases
 from kvtier.client import Client
 from kvtier.torch import Region, SharedEvent
-from kvtier.vllm import _namespace, _versions
+from kvtier.vllm import _namespace, _shards, _versions
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
+from kvtier.vllm._shards import Joint, Rank
 from kvtier.vllm._steps import Plan, Shard
 from kvtier.vllm._weights import Memory
 from kvtier.vllm._worker import Hold, Tensors, Worker, cross_layer_tensors, tensors_of
@@ -95,6 +96,7 @@ class KvtierConnector(KVConnectorBase_V1):
         self._worker: Worker | None = None
         self._client: Client | None = None
         self._shard: Shard | None = None
+        self._part: Joint | None = None
         self._place = (0, 0)
         self._off = _unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
@@ -119,7 +121,7 @@ class KvtierConnector(KVConnectorBase_V1):
 
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
         blocks = int(self._kv_cache_config.num_blocks)
-        self._register(lambda: tensors_of(kv_caches, blocks, self._block_axis))
+        self._register(lambda: tensors_of(kv_caches, blocks, self._block_axis, self._letters))
 
     def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
         blocks = int(self._kv_cache_config.num_blocks)
@@ -145,8 +147,9 @@ class KvtierConnector(KVConnectorBase_V1):
         if region is None:
             self._shard = None
         event = _device_event if region is not None and _on_gpu() else _no_event
-        # Parts of other ranks come and go with the first one's: routers hear of a block once.
-        self._worker = Worker(region, self._settings, writes, self._place == (0, 0), event, hold, memory.digest)
+        # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
+        annotates = self._part is not None or self._place == (0, 0)
+        self._worker = Worker(region, self._settings, writes, annotates, event, hold, memory.digest)
 
     def _region(self, tensors: Tensors, memory: Memory) -> tuple[Region, Hold | None]:
         shard = self._shard = self._make_shard(tensors, memory.digest())
@@ -160,12 +163,26 @@ class KvtierConnector(KVConnectorBase_V1):
             within_s = min(timeout_s, _HOLD_TIMEOUT_S)
             return namespace.acquire(keys, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=within_s)
 
-        region = kvtier_torch.register(namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name)
+        region = kvtier_torch.register(
+            namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name,
+            shard=None if self._part is None else self._part.shard,
+        )  # fmt: skip
         # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
         stages = int(self._vllm_config.parallel_config.pipeline_parallel_size)
         return region, hold if stages == 1 else None
 
     def _make_shard(self, tensors: Tensors, loaded: str) -> Shard:
+        part = self._part = _shards.joint_of(
+            self._vllm_config, tensors.tensors, tensors.letters, self._place, _on_gpu(), loaded, os.urandom(16).hex(), _gathered
+        )
+        if part is not None:
+            dtype = str(tensors.tensors[0].dtype).removeprefix("torch.")
+            layout = f"{dtype} {_shards.attention(_attention(self._vllm_config))}".rstrip()
+            engine = str(self._kv_transfer_config.engine_id)
+            shard = _namespace.joint(
+                self._vllm_config, self._settings, layout, part, engine, _has_fixed_seed(), self._place == (0, 0)
+            )
+            return replace(shard, weights=loaded)
         block_bytes = sum(
             tensor.select(axis, 0).numel() * tensor.element_size()
             for tensor, axis in zip(tensors.tensors, tensors.block_axes, strict=True)
@@ -178,6 +195,9 @@ class KvtierConnector(KVConnectorBase_V1):
             shared, alone or os.urandom(16).hex(),
         )  # fmt: skip
         return replace(shard, weights=loaded)
+
+    def _letters(self, name: str, tensor: Any) -> str:
+        return _shards.letters_of(self._vllm_config, name, tensor)
 
     def _block_axis(self, name: str, tensor: Any) -> int | None:
         """As the layer's attention backend has it."""
@@ -421,6 +441,19 @@ def _of_first_rank(value: Any) -> Any:
     """What the first rank of those that share layers has."""
     parallel_state = importlib.import_module("vllm.distributed.parallel_state")
     return parallel_state.get_tp_group().broadcast_object(value, src=0)
+
+
+def _gathered(mine: Rank) -> list[list[Rank]] | None:
+    """What all ranks of the engine tell, by pipeline rank and tensor rank."""
+    parallel_state = importlib.import_module("vllm.distributed.parallel_state")
+    distributed = importlib.import_module("torch.distributed")
+
+    def of(group: Any, value: Any) -> list[Any]:
+        told = [None] * group.world_size
+        distributed.all_gather_object(told, value, group=group.cpu_group)
+        return told
+
+    return of(parallel_state.get_pp_group(), of(parallel_state.get_tp_group(), mine))
 
 
 def _has_fixed_seed() -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kvtier.vllm import _weights
 from kvtier.vllm._settings import Settings
+from kvtier.vllm._shards import Joint
 from kvtier.vllm._steps import Shard
 
 _CRYPTOGRAPHIC = ("sha256", "sha256_cbor")
@@ -65,6 +66,31 @@ def shard_of(
         {key: _one_line(value) for key, value in properties.items()},
         part == tensor_rank,
         advice=described.advice if rank == (0, 0) else "",
+    )
+
+
+def joint(config: Any, settings: Settings, layout: str, part: Joint, unseeded: str, fixed_seed: bool, is_first: bool) -> Shard:
+    """The namespace of the whole model's blocks, which all ranks put together.
+
+    Args:
+        config: vLLM's ``VllmConfig``.
+        layout: what decides about a block's bytes beside their form.
+        part: this rank's part of the blocks.
+        unseeded: what tells an engine from all others whose hashes nobody else can make.
+        fixed_seed: whether this vLLM has a seed of its own where none is given.
+        is_first: whether this rank tells who runs the engine about its weights.
+    """
+    name = settings.namespace or f"vllm/{config.model_config.model}"
+    described = properties_of(config, settings.weights, part.loaded, part.alone, fixed_seed)
+    if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
+        name += f"/unseeded-{unseeded}"
+    properties = {**described.properties, "layout": layout, "form": part.form.text, "lora": "by content", "salt": "in keys"}
+    return Shard(
+        f"{_one_line(name)}/{described.suffix}",
+        part.form.block_bytes,
+        {key: _one_line(value) for key, value in properties.items()},
+        True,
+        advice=described.advice if is_first else "",
     )
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,11 +69,13 @@ def identity(config: Any, named: str, loaded: str) -> Identity:
 def of_files(config: Any) -> str:
     """What commits or files say of all models whose KV is in the blocks; empty where one of them is unknown."""
     model = config.model_config
-    parts = [_of_model(model, getattr(config, "load_config", None))]
+    parallel = getattr(config, "parallel_config", None)
+    ranks = [int(getattr(parallel, f"{kind}_parallel_size", 1) or 1) for kind in ("tensor", "pipeline")]
+    parts = [_of_model(model, getattr(config, "load_config", None), ranks)]
     draft = getattr(getattr(config, "speculative_config", None), "draft_model_config", None)
     if draft is not None and str(draft.model) != str(model.model):
         load = getattr(config.speculative_config, "draft_load_config", None) or getattr(config, "load_config", None)
-        parts.append(_of_model(draft, load))
+        parts.append(_of_model(draft, load, ranks))
     return ", drafts by ".join(parts) if all(parts) else ""
 
 
@@ -88,10 +90,11 @@ def of_path(model: str) -> str:
     return commit.text if commit is not None else "" if files is None else f"files {files}"
 
 
-def _of_model(model: Any, load: Any) -> str:
+def _of_model(model: Any, load: Any, ranks: Sequence[int]) -> str:
     form = str(getattr(load, "load_format", None) or "auto").rpartition(".")[2].lower()
     if form == "dummy":
-        return f"dummy, seed {model.seed}"
+        # Each rank makes up its own.
+        return f"dummy, seed {model.seed}" + (f", of {ranks[0]} x {ranks[1]} ranks" if max(ranks) > 1 else "")
     if form not in _READ_FROM_FILES or bool(getattr(model, "model_weights", None)):
         return ""
     try:

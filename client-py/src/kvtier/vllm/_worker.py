@@ -34,6 +34,8 @@ class Tensors(NamedTuple):
     block_axes: list[int]
     layout: str
     """of a block: what engines that share blocks have alike"""
+    letters: Sequence[str] = ()
+    """the axes of each tensor, as `kvtier.torch.Shard` has them; empty: nobody knows"""
 
 
 Hold: TypeAlias = Callable[[Sequence[bytes], float], Leases]
@@ -379,13 +381,19 @@ def _told(statuses: Iterable[Status]) -> str:
     return ", ".join(status.name for status in sorted(counts))
 
 
-def tensors_of(kv_caches: dict[str, Any], blocks: int, block_axis: Callable[[str, Any], int | None]) -> Tensors:
+def tensors_of(
+    kv_caches: dict[str, Any],
+    blocks: int,
+    block_axis: Callable[[str, Any], int | None],
+    letters_of: Callable[[str, Any], str] = lambda _name, _tensor: "",
+) -> Tensors:
     """The tensors of all layers, in the order of the layers; those that layers share once.
 
     Args:
         kv_caches: by layer name.
         blocks: how many blocks the engine counts.
         block_axis: says which axis of a layer's tensor counts blocks; None: it doesn't know.
+        letters_of: says what a layer's axes are; empty: it doesn't know.
 
     Raises:
         InvalidArgument: a layer keeps something else than one tensor with an axis for blocks.
@@ -394,6 +402,7 @@ def tensors_of(kv_caches: dict[str, Any], blocks: int, block_axis: Callable[[str
         raise InvalidArgument("the engine has no KV caches")
     listed: list[Any] = []
     axes: list[int] = []
+    letters: list[str] = []
     seen: set[int] = set()
     for name in sorted(kv_caches, key=_natural):
         tensor = kv_caches[name]
@@ -402,11 +411,14 @@ def tensors_of(kv_caches: dict[str, Any], blocks: int, block_axis: Callable[[str
         if tensor.data_ptr() in seen:
             continue
         seen.add(tensor.data_ptr())
-        tensor, axis = _with_axis(name, tensor, blocks, block_axis(name, tensor))
+        known = letters_of(name, tensor)
+        given = known.index("B") if known else block_axis(name, tensor)
+        tensor, axis = _with_axis(name, tensor, blocks, given)
         listed.append(tensor)
         axes.append(axis)
+        letters.append(known if len(known) == len(tensor.shape) else known.replace("B", "BM"))
     layouts = [_layout(tensor, axis) for tensor, axis in zip(listed, axes, strict=True)]
-    return Tensors(listed, axes, _together(layouts))
+    return Tensors(listed, axes, _together(layouts), letters)
 
 
 def cross_layer_tensors(tensor: Any, blocks: int) -> Tensors:
