@@ -9,7 +9,8 @@ from kvtier._protocol import Status, Tier
 _Request = tuple[
     int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None
 ] | tuple[
-    int, int, int, int, int, int, int, int, Sequence[bytes], int, int, bytes | None, tuple[int, int, int, int, int, bytes] | int
+    int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None,
+    tuple[int, int, int, int, int, bytes] | int,
 ]
 # (status, run, value, body, whether the body is text, verb)
 _Completion = tuple[Status, int, int, bytes, bool, int]
