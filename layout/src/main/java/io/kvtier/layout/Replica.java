@@ -1,8 +1,8 @@
 package io.kvtier.layout;
 
 /**
- * One of several ranks that have equal bytes of each block: of a model with one latent head, or with
- * fewer heads than ranks. All of them load blocks; for each block, one of them stores it.
+ * One of several ranks that have equal bytes of each block: of a model with one latent head, or
+ * with fewer heads than ranks. All of them load blocks; for each block, one of them stores it.
  *
  * @param number the rank's number among them, from 0
  * @param count how many ranks there are

@@ -9,7 +9,6 @@ import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.daemon.index.core.CopyTable;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.session.ProgressWord;
-import io.kvtier.daemon.index.verbs.Puts;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;

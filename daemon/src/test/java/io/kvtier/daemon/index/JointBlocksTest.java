@@ -5,12 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
-import io.kvtier.daemon.gpu.FileGpu;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -62,7 +62,9 @@ final class JointBlocksTest {
 
   private static IndexHarness harness(int slots) throws IOException {
     return new IndexHarness(
-        new IndexHarness.Settings(1, slots).sessions(16).checksums(new IndexHarness.NoPipeline(), 1 << 20));
+        new IndexHarness.Settings(1, slots)
+            .sessions(16)
+            .checksums(new IndexHarness.NoPipeline(), 1 << 20));
   }
 
   private static Rank left(IndexHarness harness) throws IOException, ProtocolViolation {
@@ -244,7 +246,8 @@ final class JointBlocksTest {
       String whole = onHost(0, 2, 0, 4);
       List<Rank> ranks =
           List.of(
-              new Rank(harness, whole + "\nreplica=0/2"), new Rank(harness, whole + "\nreplica=1/2"));
+              new Rank(harness, whole + "\nreplica=0/2"),
+              new Rank(harness, whole + "\nreplica=1/2"));
       for (long key = 0; key < 200; key++) {
         for (int i = 0; i < 2; i++) {
           IndexHarness.Answer reserved = ranks.get(i).reserve(key);
@@ -379,7 +382,8 @@ final class JointBlocksTest {
   }
 
   @Test
-  void ranksOnGpus_storeOneBlock_thatARankWithAllHeadsLoads_andTheReverse() throws IOException, ProtocolViolation {
+  void ranksOnGpus_storeOneBlock_thatARankWithAllHeadsLoads_andTheReverse()
+      throws IOException, ProtocolViolation {
     Path folder = Files.createTempDirectory(Path.of("/dev/shm"), "kvj");
     Random random = new Random(3);
     for (String file : List.of("a", "b", "w", "c", "d")) {

@@ -250,8 +250,7 @@ final class SimulatedClient {
     for (Held held : world.hasLateWriters() ? reservations : List.<Held>of()) {
       int bytes = blockBytes[held.key.namespace()];
       byte[] content =
-          Arrays.copyOfRange(
-              oracle.content(held.key, bytes), held.from(bytes), held.to(bytes));
+          Arrays.copyOfRange(oracle.content(held.key, bytes), held.from(bytes), held.to(bytes));
       world.lateWriters().add(process, held.slab, held.offset + held.from(bytes), content);
     }
     reservations.clear();
@@ -467,8 +466,7 @@ final class SimulatedClient {
     if (!chosen.isEmpty()) {
       // A client that announced checksums may bring none: its commits to doubtful slots are then
       // refused.
-      boolean brings =
-          isCopied ? random.nextInt(16) != 0 : !hasShards && random.nextBoolean();
+      boolean brings = isCopied ? random.nextInt(16) != 0 : !hasShards && random.nextBoolean();
       int flags = brings ? RequestDescriptor.FLAG_CHECKSUMS : 0;
       request(Verb.COMMIT, namespace, List.of(), chosen, 0, flags);
     }
@@ -618,22 +616,17 @@ final class SimulatedClient {
     if (ring == null) {
       return;
     }
-      long id = nextCorrelation++;
-      long at = begin(ring, verb, text.length, id, namespaceId, 0, argument, 0);
-      if (at < 0) {
-        return;
-      }
-      MemorySegment.copy(
-          MemorySegment.ofArray(text),
-          0,
-          segment,
-          at + RequestDescriptor.HEADER_BYTES,
-          text.length);
-      ring.publish();
-      Pending asked =
-          new Pending(verb, namespace, List.of(), List.of(), Long.MAX_VALUE, 0, false);
-      asked.half = which;
-      pending.put(id, asked);
+    long id = nextCorrelation++;
+    long at = begin(ring, verb, text.length, id, namespaceId, 0, argument, 0);
+    if (at < 0) {
+      return;
+    }
+    MemorySegment.copy(
+        MemorySegment.ofArray(text), 0, segment, at + RequestDescriptor.HEADER_BYTES, text.length);
+    ring.publish();
+    Pending asked = new Pending(verb, namespace, List.of(), List.of(), Long.MAX_VALUE, 0, false);
+    asked.half = which;
+    pending.put(id, asked);
   }
 
   private long begin(

@@ -165,7 +165,8 @@ public final class RegionText {
     }
     String[] fields = text.split("/", -1);
     if (fields.length != 2) {
-      throw new IllegalArgumentException("replica '" + text + "': expected NUMBER/COUNT, as in 0/2");
+      throw new IllegalArgumentException(
+          "replica '" + text + "': expected NUMBER/COUNT, as in 0/2");
     }
     return new Replica(
         Math.toIntExact(number(fields[0], "the number of a replica")),

@@ -157,10 +157,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     String why = region == null ? "the session has no region " + request.region : null;
     if (region != null) {
       DeviceRegion opened = region.opened;
-      why =
-          opened == null
-              ? notOpen(region)
-              : problem(request, region, opened);
+      why = opened == null ? notOpen(region) : problem(request, region, opened);
     }
     if (region == null || why != null) {
       refuse(session, request, String.valueOf(why));

@@ -73,8 +73,7 @@ public final class Region {
   /** The last one whose blocks were found to be like its own. */
   private @Nullable Region alike;
 
-  Region(
-      int id, int namespaceId, DeviceRegionSpec spec, Share share, @Nullable Operation waiting) {
+  Region(int id, int namespaceId, DeviceRegionSpec spec, Share share, @Nullable Operation waiting) {
     this.id = id;
     this.namespaceId = namespaceId;
     layout = spec.layout();

@@ -138,17 +138,13 @@ final class Regions {
 
   /** Has a region opened; false when the request was refused. */
   private boolean order(
-      Session session,
-      Request request,
-      Namespaces.Namespace namespace,
-      DeviceRegionSpec spec)
+      Session session, Request request, Namespaces.Namespace namespace, DeviceRegionSpec spec)
       throws ProtocolViolation {
     Operation operation = operations.begin(session, request, 0);
     if (operation == null) {
       return false;
     }
-    Region region =
-        new Region(nextRegion++, namespace.id(), spec, session.share, operation);
+    Region region = new Region(nextRegion++, namespace.id(), spec, session.share, operation);
     table.add(session, region);
     operation.open = 1;
     operations.promise(session, operation, request);

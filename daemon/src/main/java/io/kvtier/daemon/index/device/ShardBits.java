@@ -6,8 +6,8 @@ import java.util.Arrays;
 /** The layers and heads of a block as bits: layer by layer, one bit for each head. */
 final class ShardBits {
   /**
-   * Maximum heads of all layers of a block of which ranks have different heads; bounds the memory of
-   * an assembly to 2 KiB. The heads of a larger block are one bit for each layer.
+   * Maximum heads of all layers of a block of which ranks have different heads; bounds the memory
+   * of an assembly to 2 KiB. The heads of a larger block are one bit for each layer.
    */
   static final int MOST = 1 << 14;
 

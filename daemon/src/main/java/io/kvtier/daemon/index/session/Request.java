@@ -35,7 +35,9 @@ public final class Request extends KeyBatch {
 
   public long argument;
 
-  /** RESERVE: the region in host memory whose shard of each block the client will write; 0: none. */
+  /**
+   * RESERVE: the region in host memory whose shard of each block the client will write; 0: none.
+   */
   public int shard;
 
   /** OFFLOAD and ONBOARD: the region, and which of its layers, events, and words of progress. */
