@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PARTS = ("module", "session", "guard", "calls", "request", "ring", "results", "slab", "copy", "tensors", "crc32c")
+PARTS = ("module", "session", "guard", "calls", "request", "ring", "results", "slab", "copy", "message", "tensors", "crc32c")
 SOURCES = Path("src/kvtier")
 
 setup(

@@ -274,6 +274,11 @@ PyObject *core_long_results(PyObject *module, PyObject *body);
 PyObject *core_granted_ids(PyObject *module, PyObject *body);
 PyObject *core_granted_slabs(PyObject *module, PyObject *body);
 
+/* ---- _message.c ---- */
+
+PyObject *core_copy_crc32c(PyObject *module, PyObject *arguments);
+PyObject *core_joined_crc32c(PyObject *module, PyObject *arguments);
+
 /* ---- _copy.c ---- */
 
 PyObject *core_check_memory(PyObject *module, PyObject *arguments);

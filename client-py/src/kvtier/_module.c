@@ -46,6 +46,11 @@ static PyObject *core_crc32c_choose(PyObject *module, PyObject *name) {
 static PyMethodDef functions[] = {
     {"monotonic_ns", core_monotonic_ns, METH_NOARGS, "CLOCK_MONOTONIC, in nanoseconds."},
     {"crc32c", core_crc32c, METH_VARARGS, "The CRC32C of a buffer, continued from that of the data before it."},
+    {"copy_crc32c", core_copy_crc32c, METH_VARARGS,
+        "Copies a buffer to another of its size; the CRC32C of the copy, continued from that of the data before it."},
+    {"joined_crc32c", core_joined_crc32c, METH_VARARGS,
+        "A head, a copy of a buffer, and a tail that is followed by the CRC32C of the copy; and that CRC32C. An empty tail: "
+        "neither tail nor CRC32C follow."},
     {"crc32c_choose", core_crc32c_choose, METH_O, "Chooses an implementation of CRC32C by name; False: not here."},
     {"short_statuses", core_short_statuses, METH_O, "The statuses of short results."},
     {"short_tiers", core_short_tiers, METH_O, "The tiers of short results."},

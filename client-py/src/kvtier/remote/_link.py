@@ -225,12 +225,9 @@ def methods(channel: Any) -> dict[str, Any]:
         )
         for name, answer in UNARY.items()
     }
-    calls["Get"] = channel.unary_stream(
-        f"/{_SERVICE}/Get", request_serializer=_serialized, response_deserializer=v1.GetResponse.FromString
-    )
-    calls["Put"] = channel.stream_unary(
-        f"/{_SERVICE}/Put", request_serializer=_serialized, response_deserializer=v1.PutResponse.FromString
-    )
+    # The messages with the bytes of blocks are made and read by `_wire`.
+    calls["Get"] = channel.unary_stream(f"/{_SERVICE}/Get", request_serializer=_serialized)
+    calls["Put"] = channel.stream_unary(f"/{_SERVICE}/Put", response_deserializer=v1.PutResponse.FromString)
     return calls
 
 

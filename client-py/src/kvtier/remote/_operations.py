@@ -24,6 +24,7 @@ from kvtier._operations import check_annotations, check_memory, leading_run, spa
 from kvtier._protocol import Status, Tier
 from kvtier._types import Count, Get, LoadReport, Lookup, Ping
 from kvtier.client import as_keys
+from kvtier.remote import _wire
 from kvtier.remote._link import Failure, Registered
 from kvtier.v1 import kvtier_pb2 as v1
 
@@ -50,13 +51,13 @@ class Fetch(NamedTuple):
     """A Get, each of whose messages goes to `take`; the answer is None."""
 
     request: Any
-    take: Callable[[Any], None]
+    take: Callable[[bytes], None]
 
 
 class Store(NamedTuple):
     """A Put of these messages."""
 
-    messages: Callable[[], Iterator[Any]]
+    messages: Callable[[], Iterator[bytes]]
 
 
 class Context(NamedTuple):
@@ -296,9 +297,11 @@ class _Sink:
         self._block_bytes = block_bytes
         self._block = -1
         self._filled = 0
+        self._crc = 0
         self._view: memoryview | None = None
 
-    def take(self, message: Any) -> None:
+    def take(self, received: bytes) -> None:
+        message, data = _wire.split(received)
         if message.HasField("refusal"):
             self.refusal = _status(message.refusal.status)
             return
@@ -308,25 +311,25 @@ class _Sink:
         if index != self._block:
             self._block = index
             self._filled = 0
+            self._crc = 0
             self._view = part_of(self._into, self._start + index, self._block_bytes)
         view = self._view
         assert view is not None
-        # Read once: each access to the field makes a copy of the bytes.
-        data = message.data
         size = len(data)
         if size:
-            if message.offset != self._filled or self._filled + size > self._block_bytes:
+            end = self._filled + size
+            if message.offset != self._filled or end > self._block_bytes:
                 raise ValueError(f"{size} bytes at {message.offset} of a block, of which {self._filled} have come")
-            view[self._filled : self._filled + size] = data
-            self._filled += size
+            self._crc = _core.copy_crc32c(view[self._filled : end], data, self._crc)
+            self._filled = end
         if message.last:
-            self.statuses[index] = self._ended(message, view)
+            self.statuses[index] = self._ended(message)
 
-    def _ended(self, message: Any, view: memoryview) -> Status:
+    def _ended(self, message: Any) -> Status:
         status = _status(message.status)
         if status is not _OK:
             return status
-        if self._filled != self._block_bytes or _core.crc32c(view) != message.crc32c:
+        if self._filled != self._block_bytes or self._crc != message.crc32c:
             return Status.CORRUPT
         return _OK
 
@@ -406,20 +409,15 @@ def put(
 
 def _messages(
     header: Any, source: object, start: int, is_there: list[bool], block_bytes: int, chunk_bytes: int
-) -> Iterator[Any]:
+) -> Iterator[bytes]:
     """The messages of a Put: the header, then the chunks of the blocks that are not there."""
-    yield v1.PutRequest(header=header)
+    yield v1.PutRequest(header=header).SerializeToString()
     for index, skipped in enumerate(is_there):
         if skipped:
             continue
         view = part_of(source, start + index, block_bytes)
         crc = 0
         for offset in range(0, block_bytes, chunk_bytes):
-            # The checksum covers the copy that is sent: the caller's memory may change meanwhile.
-            part = bytes(view[offset : offset + chunk_bytes])
-            crc = _core.crc32c(part, crc)
-            is_last = offset + len(part) == block_bytes
-            # A dict, because protobuf serializes and parses a message that is made part of another.
-            yield v1.PutRequest(
-                chunk={"block": index, "offset": offset, "data": part, "crc32c": crc if is_last else None}
-            )
+            end = min(offset + chunk_bytes, block_bytes)
+            message, crc = _wire.chunk(index, offset, view[offset:end], end == block_bytes, crc)
+            yield message
