@@ -6,7 +6,6 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.v1.GetRequest;
 import io.kvtier.protocol.v1.GetResponse;
-import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
 import io.vertx.grpc.client.GrpcClientRequest;
@@ -70,7 +69,7 @@ final class RemoteGet {
         .repeat(
             () ->
                 channel.<GetRequest, GetResponse, RemoteGet>transfer(
-                    KvtierGrpcClient.Get,
+                    BlockMessages.GET,
                     deadlineNs,
                     request ->
                         request.send(message).compose(response -> get.collect(request, response))),

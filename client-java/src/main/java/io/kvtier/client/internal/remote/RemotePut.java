@@ -5,17 +5,15 @@ import io.kvtier.client.internal.shared.Outcome;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.v1.BlockResult;
-import io.kvtier.protocol.v1.KvtierGrpcClient;
-import io.kvtier.protocol.v1.PutChunk;
 import io.kvtier.protocol.v1.PutHeader;
 import io.kvtier.protocol.v1.PutRequest;
 import io.kvtier.protocol.v1.PutResponse;
 import io.kvtier.protocol.v1.StatusCode;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
+import io.vertx.core.buffer.Buffer;
 import io.vertx.grpc.client.GrpcClientRequest;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
@@ -60,16 +58,15 @@ final class RemotePut {
     PutHeader.Builder header = PutHeader.newBuilder().setKeys(keys);
     annotations.forEach(
         annotation -> header.addAnnotations(UnsafeByteOperations.unsafeWrap(annotation)));
-    PutRequest first = PutRequest.newBuilder().setHeader(header).build();
-    return channel.transfer(KvtierGrpcClient.Put, deadlineNs, request -> put.send(request, first));
+    Buffer first = BlockMessages.encoded(PutRequest.newBuilder().setHeader(header).build());
+    return channel.transfer(BlockMessages.PUT, deadlineNs, request -> put.send(request, first));
   }
 
   private boolean isThere(int index) {
     return index < there.size() && there.get(index).getStatus() == StatusCode.STATUS_OK;
   }
 
-  private Future<RemotePut> send(
-      GrpcClientRequest<PutRequest, PutResponse> request, PutRequest first) {
+  private Future<RemotePut> send(GrpcClientRequest<Buffer, PutResponse> request, Buffer first) {
     Promise<RemotePut> done = Promise.promise();
     request.exceptionHandler(done::tryFail);
     var _ = request.write(first);
@@ -87,8 +84,7 @@ final class RemotePut {
   }
 
   /** Writes chunks until the stream is full, or all are written. */
-  private void writeSome(
-      GrpcClientRequest<PutRequest, PutResponse> request, Promise<RemotePut> done) {
+  private void writeSome(GrpcClientRequest<Buffer, PutResponse> request, Promise<RemotePut> done) {
     try {
       while (block < sources.size()) {
         if (isThere(block)) {
@@ -112,25 +108,18 @@ final class RemotePut {
     }
   }
 
-  private PutRequest nextChunk() {
+  private Buffer nextChunk() {
     MemorySegment source = sources.get(block);
     int bytes = (int) Math.min(chunkBytes, source.byteSize() - offset);
-    // The checksum covers the copy that is sent: the caller's memory may change meanwhile.
-    byte[] part = source.asSlice(offset, bytes).toArray(ValueLayout.JAVA_BYTE);
-    crc.update(part);
-    PutChunk.Builder chunk =
-        PutChunk.newBuilder()
-            .setBlock(block)
-            .setOffset(offset)
-            .setData(UnsafeByteOperations.unsafeWrap(part));
+    boolean isLast = offset + bytes == source.byteSize();
+    Buffer chunk = BlockMessages.chunk(block, offset, source.asSlice(offset, bytes), crc, isLast);
     offset += bytes;
-    if (offset == source.byteSize()) {
-      chunk.setCrc32C((int) crc.getValue());
+    if (isLast) {
       crc.reset();
       offset = 0;
       block++;
     }
-    return PutRequest.newBuilder().setChunk(chunk).build();
+    return chunk;
   }
 
   /** The outcome of the whole; OK if nothing was to be sent. */
