@@ -85,6 +85,7 @@ public final class ServerTls {
     options
         .setSsl(true)
         .setUseAlpn(true)
+        .setSslEngineOptions(new FastestSuites())
         .setKeyCertOptions(KeyCertOptions.wrap(new Keys()))
         .setSslHandshakeTimeout(config.handshakeTimeoutNs())
         .setSslHandshakeTimeoutUnit(TimeUnit.NANOSECONDS);

@@ -29,6 +29,7 @@ import java.util.List;
 import java.util.Map;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLHandshakeException;
+import javax.net.ssl.SSLParameters;
 import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -37,6 +38,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** HTTP with TLS, tokens and tenants: who is told what. */
 @Timeout(120)
@@ -120,6 +122,27 @@ final class HttpAccessTest {
         yield "bearer " + (token == null ? "?" : token.secretText());
       }
     };
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"TLSv1.3", "TLSv1.2"})
+  void handshake_clientThatPrefersAes256_agreesOnAes128(String protocol) throws Exception {
+    SSLContext context = trusting(folder.resolve("ca.crt"));
+    SSLParameters offered = context.getDefaultSSLParameters();
+    offered.setProtocols(new String[] {protocol});
+    String first = offered.getCipherSuites()[0];
+    assertTrue(first.contains("AES_256"), first);
+    try (HttpClient other =
+        HttpClient.newBuilder().sslContext(context).sslParameters(offered).build()) {
+      HttpResponse<String> response =
+          other.send(
+              HttpRequest.newBuilder(URI.create("https://" + daemon.httpAddress() + "/healthz"))
+                  .build(),
+              BodyHandlers.ofString());
+
+      String suite = response.sslSession().orElseThrow().getCipherSuite();
+      assertTrue(suite.contains("AES_128_GCM"), suite);
+    }
   }
 
   @ParameterizedTest
