@@ -6,12 +6,14 @@ import random
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from kvtier import Client, Namespace, Status, aio
 
 KEY = struct.Struct("<QQQQ")
 NUMBER = struct.Struct("<Q")
+QUESTION = struct.Struct(">II")
 GOLDEN = 0x9E3779B97F4A7C15
 UNMARKED = (1 << 64) - 1
 GET_TAG = 1
@@ -88,12 +90,15 @@ class Worker:
         self.next_put = 0
         self.held: object = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.bare_get: Callable[..., Iterable[bytes]]
+        self.bare_put: Callable[..., bytes]
         self.async_client: aio.Client
 
-    def open(self, socket: str) -> Answer:
-        """Connects to a daemon."""
+    def open(self, socket: str, token_file: str = "", ca: str = "") -> Answer:
+        """Connects to a daemon: to a socket, or over gRPC with a token and a certificate to trust."""
         self.socket = socket
-        self.client = Client(socket, name="bench", timeout=TIMEOUT_S)
+        credentials = {"token_file": token_file, "ca": ca} if token_file else {}
+        self.client = Client(socket, name="bench", timeout=TIMEOUT_S, **credentials)  # type: ignore[arg-type]
         self.client.connect()
         return {}
 
@@ -207,6 +212,45 @@ class Worker:
     def _rate(self, calls: int, took_ns: int) -> Answer:
         moved = calls * self.set.batch * self.set.block_bytes
         return {"gbps": moved / took_ns, "per_s": calls * 1e9 / took_ns}
+
+    def open_bare(self, address: str, ca: str) -> Answer:
+        """Connects to the server of `io.kvtier.bench.BareGrpc`, which only moves bytes."""
+        import grpc  # type: ignore[import-untyped] # here, because only the client over gRPC needs it
+
+        credentials = grpc.ssl_channel_credentials(Path(ca).read_bytes())
+        channel = grpc.secure_channel(address, credentials, [("grpc.max_receive_message_length", 8 << 20)])
+        self.bare_get = channel.unary_stream("/bench.Bare/Get")
+        self.bare_put = channel.stream_unary("/bench.Bare/Put")
+        return {}
+
+    def get_bare(self, duration_ms: str) -> Answer:
+        """Copies messages of the size of a block out for a while."""
+        size, batch = self.block_bytes, self.set.batch
+
+        def get(index: int) -> None:
+            into = self.set.batches[index]
+            filled = 0
+            for message in self.bare_get(QUESTION.pack(batch, size)):
+                into[filled : filled + size] = message
+                filled += size
+            require(filled == size * batch, filled)
+
+        return self._bare(get, duration_ms)
+
+    def put_bare(self, duration_ms: str) -> Answer:
+        """Sends messages of the size of a block for a while."""
+        size = self.block_bytes
+        messages = [bytes(self.set.batches[0][at : at + size]) for at in range(0, size * self.set.batch, size)]
+        return self._bare(lambda index: self.bare_put(iter(messages)), duration_ms)
+
+    def _bare(self, call: Callable[[int], object], duration_ms: str) -> Answer:
+        calls = took = 0
+        while took < int(duration_ms) * 1_000_000:
+            started = time.perf_counter_ns()
+            call(calls % len(self.set.batches))
+            took += time.perf_counter_ns() - started
+            calls += 1
+        return self._rate(calls, took)
 
     def ride(self, block_bytes: str, timeout_s: str) -> Answer:
         """Gets and puts while the daemon is killed and started again: the first answer that says so, the next hit."""

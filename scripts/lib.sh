@@ -343,6 +343,14 @@ client_is_fresh() {
   [ -z "$newer" ]
 }
 
+# What the Python client needs for gRPC, in the virtual environment $1, which has the client.
+ensure_grpc() {
+  if "$1/bin/python" -c 'import kvtier.remote' 2>/dev/null; then return 0; fi
+  say "installing grpcio and protobuf in $1"
+  "$1/bin/python" -m pip install --quiet --disable-pip-version-check "$KVTIER_ROOT/client-py[remote]" >&2 ||
+    die "grpcio and protobuf did not install; the reason is above."
+}
+
 # The Python client in target/venv-bench, installed anew where a source is newer than the last installation.  After find_python3.
 ensure_client() {
   local venv=$KVTIER_ROOT/target/venv-bench

@@ -21,6 +21,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
     subcommands = {
       Bench.LocalCommand.class,
       Bench.GrpcCommand.class,
+      Bench.RemoteCommand.class,
       Bench.DirectoryCommand.class,
       Bench.PoliciesCommand.class,
       Bench.SsdCommand.class,
@@ -32,7 +33,8 @@ import picocli.CommandLine.UnmatchedArgumentException;
       Bench.ScalingCommand.class,
       Bench.CollectorsCommand.class,
       Bench.PeerCommand.class,
-      Bench.TcpPeerCommand.class
+      Bench.TcpPeerCommand.class,
+      Bench.GrpcPeerCommand.class
     })
 public final class Bench implements Runnable {
   @Spec private CommandLine.Model.CommandSpec spec;
@@ -222,6 +224,16 @@ public final class Bench implements Runnable {
     }
   }
 
+  @Command(
+      name = "remote",
+      description = "The clients over gRPC with TLS, against bare gRPC of the same bytes.")
+  static final class RemoteCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new RemoteScenario(Setup.ofProperties(quick)).run(report);
+    }
+  }
+
   @Command(name = "ssd", description = "The SSD tier's pipeline, against fio on the same disk.")
   static final class SsdCommand extends MeasuringDisk {
     @Option(
@@ -308,6 +320,21 @@ public final class Bench implements Runnable {
     @Override
     public Integer call() throws Exception {
       TcpEcho.serve();
+      return 0;
+    }
+  }
+
+  @Command(name = "grpc-peer", hidden = true, description = "The other process of bare gRPC.")
+  static final class GrpcPeerCommand implements Callable<Integer> {
+    @Parameters(index = "0", paramLabel = "CERTIFICATE")
+    private Path certificate = Path.of("");
+
+    @Parameters(index = "1", paramLabel = "KEY")
+    private Path key = Path.of("");
+
+    @Override
+    public Integer call() throws Exception {
+      BareGrpc.serve(certificate, key);
       return 0;
     }
   }
