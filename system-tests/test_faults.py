@@ -11,6 +11,7 @@ import time
 import pytest
 from kvtier_testing.blocks import blocks, keys, wrong_blocks
 from kvtier_testing.daemon import HANG_S, Daemon, eventually, importing, slots_balance
+from kvtier_testing.peer import RINGS_OFFSET
 
 from checks.shared.raw_session import Raw, connect
 from kvtier import Client, Status
@@ -200,7 +201,7 @@ def test_garbageInTheRing_endsOnlyThatSession(daemon: Daemon, written: bytes, ta
         some = keys("bystander", 2)
         namespace.put(some, blocks(some, 4096))
         raw = Raw(daemon.socket_path)
-        raw.memory[protocol.SESSION_HEADER_BYTES : protocol.SESSION_HEADER_BYTES + len(written)] = written
+        raw.memory[RINGS_OFFSET : RINGS_OFFSET + len(written)] = written
         raw.set_word(protocol.SESSION_REQUEST_TAIL_OFFSET, tail)
         os.eventfd_write(raw.doorbell, 1)
         assert raw.socket.recv(1) == b"", "the daemon closes the connection"

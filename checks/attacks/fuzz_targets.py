@@ -11,6 +11,8 @@ import struct
 import time
 from collections.abc import Callable
 
+from kvtier_testing.peer import RINGS_OFFSET
+
 from checks.attacks import fuzz_inputs as inputs
 from checks.attacks.hostile_daemon import PING, Daemon, Wrong, frame
 from checks.shared.checkout import ROOT
@@ -160,7 +162,7 @@ class RingClient:
             self._channel.close()
             raise Wrong(f"no session was opened: {message[protocol.HANDSHAKE_WELCOME_TEXT_OFFSET :]!r}")
         memory, self._doorbell, counters = descriptors
-        self._memory = mmap.mmap(memory, protocol.SESSION_HEADER_BYTES + 2 * self.RING_BYTES)
+        self._memory = mmap.mmap(memory, RINGS_OFFSET + 2 * self.RING_BYTES)
         os.close(memory)
         os.close(counters)
         self._tail = 0
@@ -174,7 +176,7 @@ class RingClient:
         struct.pack_into("<Q", self._memory, offset, value)
 
     def poke(self, at: int, value: int) -> None:
-        self._memory[protocol.SESSION_HEADER_BYTES + at % self.RING_BYTES] = value
+        self._memory[RINGS_OFFSET + at % self.RING_BYTES] = value
 
     def offer(self, data: bytes) -> None:
         data += bytes(-len(data) % 8)
@@ -186,7 +188,7 @@ class RingClient:
             data = self._with_ids(data)
         at = self._tail % self.RING_BYTES
         first = min(len(data), self.RING_BYTES - at)
-        begin = protocol.SESSION_HEADER_BYTES
+        begin = RINGS_OFFSET
         self._memory[begin + at : begin + at + first] = data[:first]
         self._memory[begin : begin + len(data) - first] = data[first:]
         self._tail += len(data)
@@ -209,7 +211,7 @@ class RingClient:
 
     def take(self) -> None:
         tail = self._word(protocol.SESSION_COMPLETION_TAIL_OFFSET)
-        begin = protocol.SESSION_HEADER_BYTES + self.RING_BYTES
+        begin = RINGS_OFFSET + self.RING_BYTES
         while self._head < tail <= self._head + self.RING_BYTES:
             at = self._head % self.RING_BYTES
             length = struct.unpack_from("<I", self._memory, begin + at)[0]

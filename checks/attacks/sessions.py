@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kvtier_testing.peer import RINGS_OFFSET
+
 from checks.attacks.hostile_daemon import CALL_TIMEOUT_S, Bystander, Daemon, LocalCaller, Wrong
 from checks.shared.command_line import Arguments, number, run_tool
 from checks.shared.raw_session import connect, hello
@@ -91,7 +93,7 @@ def fill_rings(path: Path, kept: Kept) -> None:
         return
     size = os.fstat(descriptors[0]).st_size
     memory = mmap.mmap(descriptors[0], size)
-    for at in range(protocol.SESSION_HEADER_BYTES, size, mmap.PAGESIZE):
+    for at in range(RINGS_OFFSET, size, mmap.PAGESIZE):
         memory[at] = 1
     kept.lets_go = True
     kept.add(channel, memory, *descriptors)

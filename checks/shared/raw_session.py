@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvtier_testing.peer import RINGS_OFFSET
+
 from kvtier import Status
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
@@ -67,7 +69,7 @@ class Raw:
         self.socket.sendall(hello(ring_bytes, ring_bytes))
         descriptors = self.receive()[1]
         self.memory_descriptor, self.doorbell, self.daemon_descriptor = descriptors
-        self.memory = mmap.mmap(self.memory_descriptor, protocol.SESSION_HEADER_BYTES + 2 * ring_bytes)
+        self.memory = mmap.mmap(self.memory_descriptor, RINGS_OFFSET + 2 * ring_bytes)
         self.tail = 0
         self.head = 0
         self.calls = 1000
@@ -90,7 +92,7 @@ class Raw:
             return False
         at = self.tail % self.ring_bytes
         first = min(len(request), self.ring_bytes - at)
-        begin = protocol.SESSION_HEADER_BYTES
+        begin = RINGS_OFFSET
         self.memory[begin + at : begin + at + first] = request[:first]
         self.memory[begin : begin + len(request) - first] = request[first:]
         self.tail += len(request)
@@ -99,7 +101,7 @@ class Raw:
         return True
 
     def answers(self) -> Iterator[bytes]:
-        begin = protocol.SESSION_HEADER_BYTES + self.ring_bytes
+        begin = RINGS_OFFSET + self.ring_bytes
         tail = self.word(protocol.SESSION_COMPLETION_TAIL_OFFSET)
         while self.head < tail:
             at = self.head % self.ring_bytes

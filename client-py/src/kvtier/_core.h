@@ -27,8 +27,8 @@
 
 #include "_protocol.h"
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the protocol is little-endian, and so must the machine be"
+#if !(defined(__x86_64__) || defined(__aarch64__)) || !defined(__LP64__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "kvtier runs on Linux on x86-64 and on 64-bit Arm, little-endian: build it for one of them"
 #endif
 
 /* ---- _module.c: the Python objects that all parts know ---- */

@@ -96,6 +96,12 @@ static int is_ring_size(uint64_t bytes) {
   return bytes >= KVTIER_RING_BYTES_MIN && bytes <= KVTIER_RING_BYTES_MAX && (bytes & (bytes - 1)) == 0;
 }
 
+/* Where the rings begin: they are mapped, so at the first byte of a page. */
+static size_t rings_offset(void) {
+  long page = sysconf(_SC_PAGESIZE);
+  return page > KVTIER_SESSION_HEADER_BYTES ? (size_t)page : KVTIER_SESSION_HEADER_BYTES;
+}
+
 static int map_session(Session *self, int fd) {
   struct stat file;
   if (fstat(fd, &file) < 0) {
@@ -122,13 +128,14 @@ static int map_session(Session *self, int fd) {
     PyErr_Format(session_error, "the session's memory is not a region of layout %d.x", KVTIER_VERSION_MAJOR);
     return -1;
   }
+  size_t rings_at = rings_offset();
   if (!is_ring_size(requests) || !is_ring_size(completions)
-      || (uint64_t)file.st_size < KVTIER_SESSION_HEADER_BYTES + requests + completions) {
+      || (uint64_t)file.st_size < rings_at + requests + completions) {
     PyErr_Format(session_error, "rings of %llu and %llu bytes do not fit the session's memory of %lld bytes",
         (unsigned long long)requests, (unsigned long long)completions, (long long)file.st_size);
     return -1;
   }
-  size_t total = KVTIER_SESSION_HEADER_BYTES + 2 * requests + 2 * completions;
+  size_t total = rings_at + 2 * requests + 2 * completions;
   uint8_t *base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
     PyErr_SetFromErrno(PyExc_OSError);
@@ -136,7 +143,7 @@ static int map_session(Session *self, int fd) {
   }
   self->base = base;
   self->mapped_bytes = total;
-  self->requests = base + KVTIER_SESSION_HEADER_BYTES;
+  self->requests = base + rings_at;
   self->completions = self->requests + 2 * requests;
   self->request_bytes = requests;
   self->completion_bytes = completions;
@@ -145,11 +152,11 @@ static int map_session(Session *self, int fd) {
     uint64_t bytes;
     uint64_t offset;
   } parts[] = {
-      {base, KVTIER_SESSION_HEADER_BYTES, 0},
-      {self->requests, requests, KVTIER_SESSION_HEADER_BYTES},
-      {self->requests + requests, requests, KVTIER_SESSION_HEADER_BYTES},
-      {self->completions, completions, KVTIER_SESSION_HEADER_BYTES + requests},
-      {self->completions + completions, completions, KVTIER_SESSION_HEADER_BYTES + requests},
+      {base, rings_at, 0},
+      {self->requests, requests, rings_at},
+      {self->requests + requests, requests, rings_at},
+      {self->completions, completions, rings_at + requests},
+      {self->completions + completions, completions, rings_at + requests},
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     if (mmap(parts[i].at, parts[i].bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,

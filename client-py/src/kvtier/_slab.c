@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((uintptr_t)2 << 20)
-#define PAGE ((uintptr_t)4096)
 
 /* Maps a file so that a huge page of it is one of the mapping. The daemon took all pages at its start: they are entered
    now rather than by a fault each. */
@@ -24,7 +23,8 @@ static void *map_aligned(int fd, size_t bytes, int protection) {
   }
   uintptr_t first = (uintptr_t)begin;
   uintptr_t base = (first + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-  uintptr_t end = base + ((bytes + PAGE - 1) & ~(PAGE - 1));
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t end = base + ((bytes + page - 1) & ~(page - 1));
   void *mapped = mmap((void *)base, bytes, protection, flags | MAP_FIXED, fd, 0);
   if (mapped == MAP_FAILED) {
     int reason = errno;

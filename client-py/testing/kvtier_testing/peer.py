@@ -11,6 +11,8 @@ from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
 
 RING_BYTES = protocol.RING_BYTES_MIN
+# The rings begin at the first byte of a page.
+RINGS_OFFSET = max(protocol.SESSION_HEADER_BYTES, mmap.PAGESIZE)
 SECOND_NS = 1_000_000_000
 
 
@@ -18,7 +20,7 @@ class Peer:
     """The daemon's side of one session's memory, and nothing that answers by itself."""
 
     def __init__(self) -> None:
-        region_bytes = protocol.SESSION_HEADER_BYTES + 2 * RING_BYTES
+        region_bytes = RINGS_OFFSET + 2 * RING_BYTES
         self.memory_fd = memory(region_bytes)
         self.daemon_fd = memory(protocol.DAEMON_REGION_BYTES)
         self.doorbell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -53,12 +55,12 @@ class Peer:
         return record
 
     def _at(self, position: int, count: int) -> bytes:
-        ring = self.memory[protocol.SESSION_HEADER_BYTES : protocol.SESSION_HEADER_BYTES + RING_BYTES]
+        ring = self.memory[RINGS_OFFSET : RINGS_OFFSET + RING_BYTES]
         offset = position % RING_BYTES
         return (ring + ring)[offset : offset + count]
 
     def publish(self, record: bytes, tail: int | None = None) -> None:
-        base = protocol.SESSION_HEADER_BYTES + RING_BYTES
+        base = RINGS_OFFSET + RING_BYTES
         for i, byte in enumerate(record):
             self.memory[base + (self.tail + i) % RING_BYTES] = byte
         self.tail += len(record)

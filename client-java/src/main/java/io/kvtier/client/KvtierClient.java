@@ -6,6 +6,7 @@ import io.kvtier.client.internal.session.DaemonUser;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.SocketPaths;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Machine;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
@@ -242,8 +243,12 @@ public final class KvtierClient implements CacheClient {
      * Makes the client, and waits for the outcome of its first attempt to connect: for {@link
      * #timeout} or {@link #connectTimeout} at most, the longer of them. Never throws for want of a
      * daemon.
+     *
+     * @throws UnsupportedOperationException naming the processor architecture, where kvtier does
+     *     not know it
      */
     public KvtierClient build() {
+      var _ = Machine.current();
       Path path = socket;
       Connecting to =
           new Connecting(

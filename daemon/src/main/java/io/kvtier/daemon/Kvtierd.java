@@ -7,6 +7,7 @@ import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.log.DaemonLog;
 import io.kvtier.protocol.linux.FileModeMask;
+import io.kvtier.protocol.linux.Machine;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.gpu.CudaDriver;
@@ -77,6 +78,11 @@ public final class Kvtierd implements Callable<Integer> {
 
   /** Runs until a signal, with another probe for GPUs. */
   static void main(String[] arguments, Supplier<GpuProbe> gpus) {
+    String refusal = Machine.refusal();
+    if (refusal != null) {
+      System.err.println("kvtierd: " + refusal);
+      System.exit(1);
+    }
     PlainStart plain = PlainStart.of(arguments);
     System.exit(plain == null ? commandLine(gpus).execute(arguments) : startOrExplain(plain, gpus));
   }

@@ -9,9 +9,12 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * A session's mapped memory, laid out as {@link SessionRegionDescriptor} says, and the ends of its
- * rings.
+ * rings. The rings begin after the header, at the first byte of a page.
  */
 public final class SessionRegion {
+  private static final long RINGS_OFFSET =
+      Math.max(SessionRegionDescriptor.HEADER_BYTES, SharedMemory.pageBytes());
+
   private final MemorySegment segment;
   private final long requestRingBytes;
   private final long completionRingBytes;
@@ -32,11 +35,7 @@ public final class SessionRegion {
       throws IOException {
     MemorySegment segment =
         SharedMemory.mapMirrored(
-            memory,
-            SessionRegionDescriptor.HEADER_BYTES,
-            requestRingBytes,
-            completionRingBytes,
-            arena);
+            memory, RINGS_OFFSET, requestRingBytes, completionRingBytes, arena);
     Words.putLong(segment, SessionRegionDescriptor.MAGIC_OFFSET, SessionRegionDescriptor.MAGIC);
     Words.putInt(segment, SessionRegionDescriptor.VERSION_OFFSET, Protocol.VERSION);
     Words.putLong(segment, SessionRegionDescriptor.SESSION_ID_OFFSET, sessionId);
@@ -75,19 +74,25 @@ public final class SessionRegion {
       completionBytes = Words.getLong(header, SessionRegionDescriptor.COMPLETION_RING_BYTES_OFFSET);
     }
     MemorySegment segment =
-        SharedMemory.mapMirrored(
-            memory, SessionRegionDescriptor.HEADER_BYTES, requestBytes, completionBytes, arena);
+        SharedMemory.mapMirrored(memory, RINGS_OFFSET, requestBytes, completionBytes, arena);
     return new SessionRegion(segment, requestBytes, completionBytes);
+  }
+
+  /**
+   * The offset of the request ring: that of the layout, or one page of a kernel with larger ones.
+   */
+  public static long ringsOffset() {
+    return RINGS_OFFSET;
   }
 
   /** The size of the memory file, without the rings' second mapping. */
   public static long regionBytes(long requestRingBytes, long completionRingBytes) {
-    return SessionRegionDescriptor.HEADER_BYTES + requestRingBytes + completionRingBytes;
+    return RINGS_OFFSET + requestRingBytes + completionRingBytes;
   }
 
   /** The offset of the completion ring in a mirrored mapping. */
   public static long completionRingOffset(long requestRingBytes) {
-    return SessionRegionDescriptor.HEADER_BYTES + 2 * requestRingBytes;
+    return RINGS_OFFSET + 2 * requestRingBytes;
   }
 
   /** The mirrored mapping. */
@@ -106,7 +111,7 @@ public final class SessionRegion {
   public RingProducer requestProducer() {
     return new RingProducer(
         segment,
-        SessionRegionDescriptor.HEADER_BYTES,
+        RINGS_OFFSET,
         requestRingBytes,
         SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
         SessionRegionDescriptor.REQUEST_HEAD_OFFSET);
@@ -115,7 +120,7 @@ public final class SessionRegion {
   public RingConsumer requestConsumer() {
     return new RingConsumer(
         segment,
-        SessionRegionDescriptor.HEADER_BYTES,
+        RINGS_OFFSET,
         requestRingBytes,
         SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
         SessionRegionDescriptor.REQUEST_HEAD_OFFSET,

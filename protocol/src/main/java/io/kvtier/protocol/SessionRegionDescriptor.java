@@ -22,7 +22,7 @@ package io.kvtier.protocol;
  *   640 u32      client waiting         futex word: the client sets 1 before it sleeps, the daemon clears it and wakes
  *   768 u32      end reason             the daemon writes once: the status that ended the session, plus one
  *  1024 u32[256] progress               daemon writes, release. The word that a request names counts the layers of its copy, modulo 2^32, from the value at the request. Greater by n: the n leading layers are done. Greater by all requested layers: they are done, or the answer is about to come. A word never becomes less. After the client has written to a word, the daemon no longer changes it
- *  4096          request ring, then completion ring  each is mapped twice in a row
+ *  4096          request ring, then completion ring  each is mapped twice in a row. Where a page has more than 4096 bytes, they begin after one page
  * </pre>
  *
  * Positions count bytes from the beginning of the session and never wrap; a record's place in a

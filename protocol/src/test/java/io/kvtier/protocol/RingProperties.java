@@ -77,7 +77,7 @@ final class RingProperties {
       SessionRegion daemon = SessionRegion.create(memory, 1, RING_BYTES, RING_BYTES, arena);
       MemorySegment region = SessionRegion.open(memory, arena).segment();
       for (int i = 0; i < words.size(); i++) {
-        Words.putInt(region, SessionRegionDescriptor.HEADER_BYTES + 8L * i, words.get(i));
+        Words.putInt(region, SessionRegion.ringsOffset() + 8L * i, words.get(i));
       }
       long plausible = tail % 2 == 0 ? tail & (RING_BYTES - 1) & ~7L : tail;
       Words.putLongRelease(region, SessionRegionDescriptor.REQUEST_TAIL_OFFSET, plausible);
@@ -88,7 +88,7 @@ final class RingProperties {
           int bytes = consumer.recordBytes();
           require(bytes >= RequestDescriptor.HEADER_BYTES, "a whole header");
           long end = consumer.offset() + bytes;
-          require(end <= SessionRegionDescriptor.HEADER_BYTES + 2L * RING_BYTES, "inside the ring");
+          require(end <= SessionRegion.ringsOffset() + 2L * RING_BYTES, "inside the ring");
           consumer.skip(bytes);
           consumer.release();
           taken += bytes;

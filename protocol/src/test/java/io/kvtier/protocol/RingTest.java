@@ -45,7 +45,7 @@ final class RingTest {
   private static RingProducer producer(MemorySegment region) {
     return new RingProducer(
         region,
-        SessionRegionDescriptor.HEADER_BYTES,
+        SessionRegion.ringsOffset(),
         RING_BYTES,
         SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
         SessionRegionDescriptor.REQUEST_HEAD_OFFSET);
@@ -54,7 +54,7 @@ final class RingTest {
   private static RingConsumer consumer(MemorySegment region) {
     return new RingConsumer(
         region,
-        SessionRegionDescriptor.HEADER_BYTES,
+        SessionRegion.ringsOffset(),
         RING_BYTES,
         SessionRegionDescriptor.REQUEST_TAIL_OFFSET,
         SessionRegionDescriptor.REQUEST_HEAD_OFFSET,
@@ -152,7 +152,7 @@ final class RingTest {
   void recordBytes_garbage_isViolation() throws ProtocolViolation {
     for (int length : new int[] {0, 8, 56, 65, 72, 4096, -64, Integer.MIN_VALUE}) {
       assertTrue(offer(64, 1));
-      Words.putInt(clientSide, SessionRegionDescriptor.HEADER_BYTES, length);
+      Words.putInt(clientSide, SessionRegion.ringsOffset(), length);
       producer.publish();
       assertTrue(consumer.hasNext());
       assertThrows(ProtocolViolation.class, consumer::recordBytes, "length " + length);

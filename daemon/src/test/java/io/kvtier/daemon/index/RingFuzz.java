@@ -139,7 +139,7 @@ public final class RingFuzz {
   }
 
   private static long ring() {
-    return SessionRegionDescriptor.HEADER_BYTES;
+    return SessionRegion.ringsOffset();
   }
 
   /** A number of a few bytes; 0 at the input's end. */

@@ -15,7 +15,7 @@ import java.nio.file.Path;
  * system that its sender runs is not asked.
  */
 public final class DescriptorKind {
-  private static final long STATX = 332;
+  private static final long STATX = Machine.current().statxCall();
   private static final int AT_EMPTY_PATH = 0x1000;
   private static final int AT_STATX_DONT_SYNC = 0x4000;
   private static final int STATX_TYPE = 1;

@@ -17,7 +17,7 @@ public final class DirectFile implements AutoCloseable {
 
   private static final int O_RDWR = 2;
   private static final int O_CREAT = 0x40;
-  private static final int O_DIRECT = 0x4000;
+  private static final int O_DIRECT = Machine.current().openDirect();
   private static final int O_CLOEXEC = 0x80000;
   private static final int OWNER_READ_WRITE = 0x180;
   private static final int IOVEC_BYTES = 16;

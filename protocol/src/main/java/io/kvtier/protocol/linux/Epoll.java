@@ -21,8 +21,9 @@ public final class Epoll implements AutoCloseable {
   private static final int EPOLL_CLOEXEC = 0x80000;
   private static final int CTL_ADD = 1;
   private static final int CTL_DEL = 2;
-  // struct epoll_event is packed on x86-64: u32 events, u64 data.
-  private static final int EVENT_BYTES = 12;
+  // struct epoll_event: u32 events, u64 data.
+  private static final int EVENT_BYTES = Machine.current().epollEventBytes();
+  private static final int DATA_OFFSET = Machine.current().epollDataOffset();
   private static final int BATCH = 64;
 
   private final Descriptor descriptor;
@@ -65,9 +66,9 @@ public final class Epoll implements AutoCloseable {
   private void control(int operation, Descriptor watched, int eventMask, long tag)
       throws IOException {
     try (Arena local = Arena.ofConfined()) {
-      MemorySegment event = local.allocate(16, 8);
+      MemorySegment event = local.allocate(EVENT_BYTES, 8);
       event.set(JAVA_INT, 0, eventMask);
-      event.set(JAVA_LONG_UNALIGNED, 4, tag);
+      event.set(JAVA_LONG_UNALIGNED, DATA_OFFSET, tag);
       if ((int)
               Libc.EPOLL_CTL.invokeExact(
                   Libc.capture(), descriptor.number(), operation, watched.number(), event)
@@ -101,7 +102,7 @@ public final class Epoll implements AutoCloseable {
 
   /** The tag of the i-th event of the last wait. */
   public long tag(int i) {
-    return events.get(JAVA_LONG_UNALIGNED, (long) i * EVENT_BYTES + 4);
+    return events.get(JAVA_LONG_UNALIGNED, (long) i * EVENT_BYTES + DATA_OFFSET);
   }
 
   @Override

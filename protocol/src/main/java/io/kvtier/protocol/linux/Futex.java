@@ -10,7 +10,7 @@ import java.lang.foreign.MemorySegment;
  * Spurious returns are normal: the caller re-checks its condition.
  */
 public final class Futex {
-  private static final long SYS_FUTEX = 202;
+  private static final long SYS_FUTEX = Machine.current().futexCall();
   private static final int FUTEX_WAIT = 0;
   private static final int FUTEX_WAKE = 1;
   private static final ThreadLocal<MemorySegment> TIMEOUT =

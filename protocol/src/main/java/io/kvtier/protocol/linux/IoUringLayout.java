@@ -1,8 +1,8 @@
 package io.kvtier.protocol.linux;
 
 /**
- * Numbers and layouts of Linux's {@code linux/io_uring.h}, native-endian; the system calls' numbers
- * are the same on every architecture that came after 2019, and on x86-64.
+ * Numbers and layouts of Linux's {@code linux/io_uring.h}, native-endian; the same on each {@link
+ * Machine}.
  *
  * <pre>
  *   io_uring_params, 120 bytes

@@ -103,8 +103,9 @@ final class Libc {
   static final MethodHandle SIGNAL =
       checked("signal", FunctionDescriptor.of(JAVA_LONG, JAVA_INT, JAVA_LONG));
 
-  // It can't fail.
+  // These can't fail.
   static final MethodHandle UMASK = plain("umask", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
+  static final MethodHandle GETPAGESIZE = plain("getpagesize", FunctionDescriptor.of(JAVA_INT));
 
   // These return the error and set no errno.
   static final MethodHandle POSIX_SPAWN =

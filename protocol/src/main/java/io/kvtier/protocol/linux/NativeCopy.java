@@ -15,7 +15,6 @@ import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
-import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -79,7 +78,7 @@ public final class NativeCopy {
   }
 
   private static @Nullable NativeCopy load() {
-    String name = "/native/linux-" + machine() + "/libkvtier_copy.so";
+    String name = "/native/linux-" + Machine.current().kernelName() + "/libkvtier_copy.so";
     try (InputStream library = NativeCopy.class.getResourceAsStream(name)) {
       if (library == null) {
         LOG.info("{} is not in this build: copies are made in Java", name);
@@ -99,11 +98,6 @@ public final class NativeCopy {
           e);
       return null;
     }
-  }
-
-  private static String machine() {
-    String name = System.getProperty("os.arch", "").toLowerCase(Locale.ROOT);
-    return name.equals("amd64") ? "x86_64" : name;
   }
 
   private static NativeCopy link(SymbolLookup library) {

@@ -37,13 +37,31 @@ public final class SharedMemory {
   private static final int MADV_POPULATE_WRITE = 23;
   private static final int MADV_COLLAPSE = 25;
 
-  /** The bytes of a huge page. */
+  /** The bytes of a huge page, where the kernel's pages are the smallest. */
   public static final long HUGE_PAGE_BYTES = 2 << 20;
 
-  /** The page size that layouts assume. */
+  /** The smallest page of memory, and the unit of layouts on disk. */
   public static final long PAGE_BYTES = 4096;
 
+  private static final long KERNEL_PAGE_BYTES = kernelPageBytes();
+
   private SharedMemory() {}
+
+  /**
+   * The bytes of a page of this kernel, the unit of mappings: 4 KiB on x86-64; 4, 16 or 64 KiB on
+   * 64-bit Arm.
+   */
+  public static long pageBytes() {
+    return KERNEL_PAGE_BYTES;
+  }
+
+  private static long kernelPageBytes() {
+    try {
+      return (int) Libc.GETPAGESIZE.invokeExact();
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
 
   /**
    * Creates a memory file.
@@ -207,7 +225,7 @@ public final class SharedMemory {
       unmap(begin, reserved);
       throw e;
     }
-    long pagesEnd = address + ((bytes + PAGE_BYTES - 1) & -PAGE_BYTES);
+    long pagesEnd = address + ((bytes + pageBytes() - 1) & -pageBytes());
     unmapUnlessEmpty(begin, address - begin);
     unmapUnlessEmpty(pagesEnd, begin + reserved - pagesEnd);
     return own(mapped, bytes, arena);
@@ -248,10 +266,14 @@ public final class SharedMemory {
    * Nothing else changes, also for those that use it just now.
    *
    * @param offset of the mapping, a multiple of {@link #HUGE_PAGE_BYTES}
-   * @return false where the kernel has none to give, does not know how (before Linux 6.1), or some
-   *     of the memory is in use by a device
+   * @return false where the kernel has none to give, does not know how (before Linux 6.1), its huge
+   *     pages are larger (those of pages of 64 KiB have 512 MiB), or some of the memory is in use
+   *     by a device
    */
   public static boolean makeHuge(MemorySegment mapping, long offset, long bytes) {
+    if (pageBytes() != PAGE_BYTES) {
+      return false;
+    }
     try {
       int collapsed =
           (int)

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.protocol.linux.Machine;
 import java.lang.foreign.Arena;
 import java.lang.foreign.SymbolLookup;
 import java.nio.charset.StandardCharsets;
@@ -82,7 +83,11 @@ public final class CudaDriver implements GpuDriver {
     } catch (GpuException e) {
       return new GpuProbe.NoGpu(e.reason());
     } catch (LinkageError e) {
-      return new GpuProbe.NoGpu("JCuda's native library can't be loaded: " + firstLine(e));
+      return new GpuProbe.NoGpu(
+          Machine.current() == Machine.X86_64
+              ? "JCuda's native library can't be loaded: " + firstLine(e)
+              : "JCuda has no native library for this processor architecture; engines' blocks go"
+                  + " through host memory");
     }
   }
 

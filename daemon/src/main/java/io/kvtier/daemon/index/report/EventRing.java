@@ -34,7 +34,7 @@ public final class EventRing implements AutoCloseable {
 
   private static final int TAIL_OFFSET = 0;
   private static final int HEAD_OFFSET = 64;
-  private static final long HEADER_BYTES = SharedMemory.PAGE_BYTES;
+  private static final long HEADER_BYTES = SharedMemory.pageBytes();
 
   private final Arena arena = Arena.ofShared();
   private final MemorySegment memory;
@@ -53,9 +53,10 @@ public final class EventRing implements AutoCloseable {
    */
   public EventRing(long bytes) throws IOException {
     this.bytes = bytes;
-    long fileBytes = HEADER_BYTES + bytes + SharedMemory.PAGE_BYTES;
+    long pageBytes = SharedMemory.pageBytes();
+    long fileBytes = HEADER_BYTES + bytes + pageBytes;
     try (Descriptor file = SharedMemory.create("kvtier-events", fileBytes)) {
-      memory = SharedMemory.mapMirrored(file, HEADER_BYTES, bytes, SharedMemory.PAGE_BYTES, arena);
+      memory = SharedMemory.mapMirrored(file, HEADER_BYTES, bytes, pageBytes, arena);
     }
     producer = new RingProducer(memory, HEADER_BYTES, bytes, TAIL_OFFSET, HEAD_OFFSET);
   }
