@@ -3,6 +3,7 @@ package io.kvtier.cli;
 import io.kvtier.client.KvtierException;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.Machine;
 import java.io.PrintWriter;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -124,6 +125,8 @@ public final class Kvtier implements Runnable {
       case Failure failure -> failure.exitCode();
       case KvtierException refused ->
           refused.status() == Status.UNAVAILABLE ? Failure.NO_DAEMON : Failure.NEGATIVE;
+      // Of a client in shared memory; one over gRPC runs anywhere.
+      case UnsupportedOperationException _ when Machine.refusal() != null -> Failure.NEGATIVE;
       default -> throw e;
     };
   }
