@@ -5,9 +5,9 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-Usage: scripts/package [tar|deb|wheels|image|chart]... [--version VERSION] [--out FOLDER]
+Usage: scripts/package [tar|deb|wheels|image|chart]... [--arch arm64 --jdk FOLDER] [--version VERSION] [--out FOLDER]
        scripts/package image --update-base
-Makes packages for Linux on x86-64. Without a name it makes tar, deb and wheels.
+Makes packages for Linux, on x86-64. Without a name it makes tar, deb and wheels.
 
   tar                 kvtier-VERSION-linux-x86_64.tar.gz: daemon and command line with a Java runtime, for any folder
   deb                 kvtier_VERSION_amd64.deb: the same as a service
@@ -15,9 +15,11 @@ Makes packages for Linux on x86-64. Without a name it makes tar, deb and wheels.
   image               kvtier-VERSION-oci.tar: a container image as an archive of an OCI layout, for skopeo, podman and others. It has the
                       files of the .deb and the Debian packages of packaging/image/base.lock, which apt fetches
   chart               kvtier-VERSION.tgz: the Helm chart
+  --arch arm64        tar, deb and wheels for 64-bit Arm (default: amd64). They need Debian's gcc-aarch64-linux-gnu
+  --jdk FOLDER        a JDK 25 for Linux on 64-bit Arm, with its folder jmods: the runtime of tar and deb is made from it
   --update-base       writes packaging/image/base.lock anew, with the versions that Debian has now
   --version VERSION   version of the .deb (default: the version in pom.xml)
-  --out FOLDER        folder of the packages (default: target/package/dist)
+  --out FOLDER        folder of the packages (default: target/package/dist, for arm64 target/package/dist-arm64)
   --help              this text
 
 Needs what the build needs, and dpkg-deb for the .deb.
@@ -28,14 +30,18 @@ kinds=()
 out=
 deb_version=$KVTIER_VERSION
 update_base=
+arch=amd64
+jdk=
 while [ $# -gt 0 ]; do
   case $1 in
     tar | deb | wheels | image | chart) kinds+=("$1") ;;
     --update-base) update_base=yes ;;
     --version) deb_version=${2:?--version needs a value}; shift ;;
+    --arch) arch=${2:?--arch needs a value}; shift ;;
+    --jdk) jdk=$(realpath "${2:?--jdk needs a value}"); shift ;;
     --out) out=${2:?--out needs a value}; shift ;;
     --help) usage; exit 0 ;;
-    *) unknown_word package "$1" tar deb wheels image chart --update-base --version --out --help ;;
+    *) unknown_word package "$1" tar deb wheels image chart --arch --jdk --update-base --version --out --help ;;
   esac
   shift
 done
@@ -49,13 +55,37 @@ if [ ${#kinds[@]} -eq 0 ]; then kinds=(tar deb wheels); fi
 wants() { case " ${kinds[*]} " in *" $1 "*) true ;; *) false ;; esac; }
 
 [ "$(uname -sm)" = "Linux x86_64" ] || die "packages are made on Linux on x86-64, and this is $(uname -sm)."
+work=$KVTIER_ROOT/target/package
+compiler=${CC:-cc}
+case $arch in
+  amd64)
+    machine=x86_64
+    out=${out:-$work/dist}
+    [ -z "$jdk" ] || die "--jdk belongs to --arch arm64: the runtime for amd64 is made from the JDK of this machine."
+    ;;
+  arm64)
+    machine=aarch64
+    out=${out:-$work/dist-arm64}
+    work=$work/arm64
+    compiler=aarch64-linux-gnu-gcc
+    if wants image; then die "images are made for amd64 alone, and --arch is arm64."; fi
+    command -v "$compiler" >/dev/null || die "no $compiler found, which compiles for arm64." "Debian and Ubuntu: apt-get install gcc-aarch64-linux-gnu."
+    if wants tar || wants deb; then
+      [ -n "$jdk" ] || die "tar and deb for arm64 have a Java runtime, and --jdk names no JDK to make it from."
+      [ -f "$jdk/jmods/java.base.jmod" ] || die "$jdk (--jdk) has no jmods/java.base.jmod: give the folder of a JDK 25 for Linux on 64-bit Arm."
+    fi
+    ;;
+  *) die "--arch is '$arch'; expected amd64 or arm64." ;;
+esac
 find_jdk25
 find_mvn
 find_python3
 build_java
 cd "$KVTIER_ROOT"
-work=$KVTIER_ROOT/target/package
-out=$(realpath -m "${out:-$work/dist}")
+if [ "$arch" != amd64 ] && ! "$JAVA_HOME/bin/jar" --list --file "protocol/target/kvtier-protocol-$KVTIER_VERSION.jar" | grep -q "native/linux-$machine/"; then
+  die "the last build had no $compiler, so the Java client's native library for $arch is missing." "Remove target/.built, and run this again."
+fi
+out=$(realpath -m "$out")
 mkdir -p "$work" "$out"
 umask 022
 
@@ -79,9 +109,15 @@ is_fresh() {
 }
 
 make_runtime() {
-  if is_fresh "$work/runtime/release" packaging/modules packaging/make.sh "$JAVA_HOME/release"; then return 0; fi
+  local strip=(--strip-debug)
+  # As --strip-debug does, by tools for the other architecture.
+  if [ -n "$jdk" ]; then
+    strip=(--module-path "$jdk/jmods" --strip-java-debug-attributes "--exclude-files=**.debuginfo"
+      "--strip-native-debug-symbols=exclude-debuginfo-files:objcopy=$(command -v aarch64-linux-gnu-objcopy)")
+  fi
+  if is_fresh "$work/runtime/release" packaging/modules packaging/make.sh "${jdk:-$JAVA_HOME}/release"; then return 0; fi
   rm -rf "$work/runtime"
-  "$JAVA_HOME/bin/jlink" --add-modules "$modules" --output "$work/runtime" --strip-debug --no-header-files --no-man-pages \
+  "$JAVA_HOME/bin/jlink" --add-modules "$modules" --output "$work/runtime" "${strip[@]}" --no-header-files --no-man-pages \
     --dedup-legal-notices=error-if-not-same-content >"$work/jlink.log" 2>&1 || {
     cat "$work/jlink.log" >&2
     rm -rf "$work/runtime"
@@ -104,7 +140,7 @@ stage_tree() {
   rm -rf "$tree"
   local bash=$tree/share/bash-completion/completions zsh=$tree/share/zsh/vendor-completions fish=$tree/share/fish/vendor_completions.d
   mkdir -p "$tree/bin" "$home" "$tree"/share/man/man{1,5,8} "$bash" "$zsh" "$fish"
-  "$PYTHON3" -m checks.packages.contents stage "$KVTIER_ROOT" "$home" "$KVTIER_VERSION" "$work/runtime"
+  "$PYTHON3" -m checks.packages.contents stage "$KVTIER_ROOT" "$home" "$KVTIER_VERSION" "$arch" "$work/runtime"
   cp -a "$work/runtime" "$home/runtime"
   cp packaging/bin/* "$tree/bin/"
   cp packaging/lib/* "$home/"
@@ -124,7 +160,7 @@ copy_documents() {
 }
 
 make_tar() {
-  local name=kvtier-$KVTIER_VERSION-linux-x86_64 tree=$work/tar
+  local name=kvtier-$KVTIER_VERSION-linux-$machine tree=$work/tar
   rm -rf "$tree"
   cp -a "$work/tree" "$tree"
   mkdir -p "$tree/share/doc/kvtier" "$tree/share/systemd" "$tree/etc"
@@ -167,10 +203,10 @@ make_deb() {
   cat >"$tree/DEBIAN/control" <<END
 Package: kvtier
 Version: $deb_version
-Architecture: amd64
+Architecture: $arch
 $("$PYTHON3" -m checks.packages.contents control "$KVTIER_ROOT")
 Installed-Size: $(du -sk --apparent-size "$tree" --exclude DEBIAN | cut -f1)
-Depends: libc6 (>= 2.17), libgcc-s1, libstdc++6 (>= 6), systemd | systemd-standalone-sysusers
+Depends: $("$PYTHON3" -m checks.packages.wheel_platform depends "$tree/usr/lib/kvtier"), systemd | systemd-standalone-sysusers
 Section: net
 Priority: optional
 Description: KV cache of LLM inference engines in memory, on SSD and in an object store
@@ -182,8 +218,8 @@ Description: KV cache of LLM inference engines in memory, on SSD and in an objec
 END
   (cd "$tree" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
   find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --root-owner-group -Zxz -z4 --build "$tree" "$out/kvtier_${deb_version}_amd64.deb" >/dev/null
-  say "$out/kvtier_${deb_version}_amd64.deb"
+  dpkg-deb --root-owner-group -Zxz -z4 --build "$tree" "$out/kvtier_${deb_version}_$arch.deb" >/dev/null
+  say "$out/kvtier_${deb_version}_$arch.deb"
 }
 
 # Makes the image from the .deb, so that both have equal files.
@@ -194,7 +230,7 @@ make_image() {
 }
 
 make_wheels() {
-  local venv=$work/venv platform
+  local venv=$KVTIER_ROOT/target/package/venv platform
   if [ ! -f "$venv/.ready" ]; then
     ensure_venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check setuptools==80.9.0 wheel==0.45.1 >&2
@@ -211,14 +247,15 @@ make_wheels() {
   done
   cp NOTICE "$work/server-py/"
   local lib=$work/server-py/src/kvtierd/lib
-  "$PYTHON3" -m checks.packages.contents stage "$KVTIER_ROOT" "$lib" "$KVTIER_VERSION"
+  "$PYTHON3" -m checks.packages.contents stage "$KVTIER_ROOT" "$lib" "$KVTIER_VERSION" "$arch"
   cp packaging/lib/* "$lib/"
   # These flags keep folders of this machine out of the libraries: Python's own flags have its folder as a run path.
-  CFLAGS="-g0 -ffile-prefix-map=$work=." LDSHARED="${CC:-cc} -shared -s" \
+  # Of Python only the stable interface is used, of which the headers are the same for each 64-bit architecture.
+  CC=$compiler CFLAGS="-g0 -ffile-prefix-map=$work=." LDSHARED="$compiler -shared -s" _PYTHON_HOST_PLATFORM=linux-$machine \
     "$venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$work/wheels" \
     "$work/client-py" "$work/server-py" >&2
   for wheel in "$work"/wheels/*.whl; do
-    platform=$("$PYTHON3" -m checks.packages.wheel_platform "$wheel")
+    platform=$("$PYTHON3" -m checks.packages.wheel_platform wheel "$wheel")
     case $wheel in
       */kvtierd-*) "$venv/bin/python" -m wheel tags --remove --python-tag py3 --platform-tag "$platform" "$wheel" >/dev/null ;;
       *) "$venv/bin/python" -m wheel tags --remove --platform-tag "$platform" "$wheel" >/dev/null ;;

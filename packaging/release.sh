@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-Usage: scripts/release [--dry-run] [--out FOLDER]
+Usage: scripts/release [--dry-run] [--arm64-jdk FOLDER] [--out FOLDER]
 
 Makes these files in target/release/VERSION:
   kvtier-*.whl, kvtierd-*.whl          the Python client, the daemon
@@ -13,6 +13,7 @@ Makes these files in target/release/VERSION:
   kvtier-VERSION-linux-x86_64.tar.gz   the same for any folder
   kvtier-VERSION-oci.tar               the daemon and its commands as a container image (OCI layout)
   kvtier-VERSION.tgz                   the Helm chart
+  arm64/                               with --arm64-jdk: .deb, .tar.gz and wheels for 64-bit Arm
   maven/                               a Maven repository with the Java client: jars, sources, Javadoc
   *.cdx.json                           the components of each (CycloneDX)
   RELEASE-NOTES.md                     the section of CHANGELOG.md
@@ -21,24 +22,27 @@ Makes these files in target/release/VERSION:
 Then it installs each artifact into an empty environment, and puts and gets blocks there.
 
   --dry-run     goes on where files are not committed, or the section of CHANGELOG.md has no date yet
+  --arm64-jdk FOLDER  a JDK 25 for Linux on 64-bit Arm, with its folder jmods: makes the packages for it, too
   --out FOLDER  another folder; it must be empty or missing
   --help        this text
 
 The version comes from pom.xml: `python3 -m checks.documents.version 1.2.3` changes it everywhere. publisher.properties names the publisher.
 Needs Linux on x86-64, what the build needs, dpkg-deb, apt-get, and the registries that Maven, pip and apt are configured for.
 Two checks also need root, and mmdebstrap or debootstrap. With systemd-nspawn the .deb is installed, upgraded and removed in a bare
-Debian. With runc the image runs in containers.
+Debian. With runc the image runs in containers. Packages for 64-bit Arm need gcc-aarch64-linux-gnu; scripts/arm-check runs them, as root.
 END
 }
 
 dry_run=
 out=
+arm64_jdk=
 while [ $# -gt 0 ]; do
   case $1 in
     --dry-run) dry_run=yes ;;
+    --arm64-jdk) arm64_jdk=$(realpath "${2:?--arm64-jdk needs a value}"); shift ;;
     --out) out=${2:?--out needs a value}; shift ;;
     --help) usage; exit 0 ;;
-    *) unknown_word release "$1" --dry-run --out --help ;;
+    *) unknown_word release "$1" --dry-run --arm64-jdk --out --help ;;
   esac
   shift
 done
@@ -70,6 +74,7 @@ mkdir -p "$work" "$out"
 
 say "packages"
 scripts/package tar deb wheels image chart --out "$out"
+if [ -n "$arm64_jdk" ]; then scripts/package tar deb wheels --arch arm64 --jdk "$arm64_jdk" --out "$out/arm64"; fi
 
 # From a copy: the POM there says who publishes.
 say "Maven artifacts"
@@ -114,6 +119,14 @@ if can_make_debian && command -v runc >/dev/null; then
   scripts/image-check --dist "$out"
 else
   say "the image was not run: that needs root, runc, and mmdebstrap or debootstrap"
+fi
+
+if [ -n "$arm64_jdk" ]; then
+  if [ "$(id -u)" = 0 ] && command -v mmdebstrap >/dev/null && [ -r /usr/lib/binfmt.d/qemu-aarch64.conf ]; then
+    scripts/arm-check smoke --dist "$out/arm64"
+  else
+    say "the packages for 64-bit Arm were not run: that needs root, mmdebstrap and qemu-user-static"
+  fi
 fi
 
 say "all of it is in $out"

@@ -200,11 +200,15 @@ DAEMON_FLAGS+=(--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED "
 
 # RocksDB's library, which it would unpack at each start.
 unpack_natives() {
-  local folder=$KVTIER_ROOT/target/natives jars=("$KVTIER_ROOT"/daemon/target/lib/rocksdbjni-*.jar)
+  local folder=$KVTIER_ROOT/target/natives jars=("$KVTIER_ROOT"/daemon/target/lib/rocksdbjni-*.jar) name=
   rm -rf "$folder"
   mkdir -p "$folder"
-  if [ "$(uname -m)" = x86_64 ] && ! is_musl; then
-    (cd "$folder" && "$JAVA_HOME/bin/jar" --extract --file "${jars[0]}" librocksdbjni-linux64.so && mv librocksdbjni-linux64.so librocksdbjni.so)
+  case $(uname -m) in
+    x86_64) name=librocksdbjni-linux64.so ;;
+    aarch64) name=librocksdbjni-linux-aarch64.so ;;
+  esac
+  if [ -n "$name" ] && ! is_musl; then
+    (cd "$folder" && "$JAVA_HOME/bin/jar" --extract --file "${jars[0]}" "$name" && mv "$name" librocksdbjni.so)
   fi
 }
 

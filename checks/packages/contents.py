@@ -20,7 +20,8 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
-from checks.packages import publisher
+from checks.packages import architecture, publisher
+from checks.packages.architecture import Architecture
 from checks.shared.command_line import Arguments
 
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
@@ -28,21 +29,6 @@ EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
 ZIP_TIME = time.gmtime(EPOCH)[:6]
 
 NATIVE = re.compile(r"\.(so|dll|dylib|jnilib|a)$")
-# The native libraries of Linux on x86-64, glibc, that are loaded.
-KEPT = [
-    re.compile(pattern + "$")
-    for pattern in (
-        r"linux/x86_64/glibc/libaws-crt-jni\.so",
-        r"linux/amd64/libzstd-jni-[^/]*\.so",
-        r"lib/libJCudaDriver-[^/]*-linux-x86_64\.so",
-        r"com/sun/jna/linux-x86-64/libjnidispatch\.so",
-        r"jni/x86_64-Linux/libjffi-[^/]*\.so",
-        r"native/linux-x86_64/libkvtier_copy\.so",
-        r"META-INF/native/lib[^/]*linux_x86_64[^/]*\.so",
-    )
-]
-# Libraries that the loader finds in the folder natives, with their names there.
-UNPACKED = {"librocksdbjni-linux64.so": "librocksdbjni.so"}
 LICENCE = re.compile(r"(^|/)(licen[sc]e|notice|copying)[^/]*$", re.IGNORECASE)
 MAINS = {
     "kvtierd": ("daemon", "io.kvtier.daemon.Kvtierd"),
@@ -61,20 +47,21 @@ def add(archive: zipfile.ZipFile, name: str, data: bytes, *, stored: bool = Fals
     archive.writestr(entry, data)
 
 
-def pack_jar(source: Path, target: Path, natives_folder: Path) -> list[str]:
+def pack_jar(source: Path, target: Path, natives_folder: Path, of: Architecture) -> list[str]:
     """Copies a jar without other platforms' libraries and those for natives_folder; gives the names of those left out."""
+    places = dict(of.unpacked)
     with zipfile.ZipFile(source) as jar:
         names = jar.namelist()
         natives = [name for name in names if NATIVE.search(name)]
-        left_out = [name for name in natives if not any(kept.match(name) for kept in KEPT)]
+        left_out = [name for name in natives if not of.keeps(name)]
         if not natives:
             target.write_bytes(source.read_bytes())
             return []
-        unpacked = [name for name in natives if name in UNPACKED]
+        unpacked = [name for name in natives if name in places]
         for name in unpacked:
-            (natives_folder / UNPACKED[name]).write_bytes(jar.read(name))
+            (natives_folder / places[name]).write_bytes(jar.read(name))
         if len(left_out) == len(natives) and not unpacked:
-            fail(f"{source.name} has native libraries, and none of them is listed in checks/packages/contents.py (KEPT): {natives}")
+            fail(f"{source.name} has native libraries, and none of them is listed for {of.debian} in checks/packages/architecture.py: {natives}")
         with zipfile.ZipFile(target, "w", compresslevel=9) as packed:
             for name in names:
                 if name not in left_out and not name.endswith("/"):
@@ -138,7 +125,7 @@ def runtime_component(runtime: Path) -> dict[str, Any]:
     }
 
 
-def stage(root: Path, lib: Path, version: str, runtime: Path | None) -> None:
+def stage(root: Path, lib: Path, version: str, arch: str, runtime: Path | None) -> None:
     """Fills the folder lib: jars, the two jars that start them, licences, the list of what is packed."""
     jars = lib / "jars"
     licence_folder = lib / "licences"
@@ -146,12 +133,13 @@ def stage(root: Path, lib: Path, version: str, runtime: Path | None) -> None:
     licence_folder.mkdir()
     natives = lib / "natives"
     natives.mkdir()
+    of = architecture.of(arch)
     known = components_of(root)
     packed: dict[str, Path] = {}
     for name, (module, _) in MAINS.items():
         target = root / module / "target"
         own = target / f"kvtier-{module}-{version}.jar"
-        sources = [own, *sorted((target / "lib").glob("*.jar"))]
+        sources = [own, *sorted(jar for jar in (target / "lib").glob("*.jar") if of.has_jar(jar.name))]
         for source in sources:
             packed.setdefault(source.name, source)
         manifest = f"Manifest-Version: 1.0\nMain-Class: {MAINS[name][1]}\n" + folded(
@@ -163,7 +151,7 @@ def stage(root: Path, lib: Path, version: str, runtime: Path | None) -> None:
     listed = [] if runtime is None else [runtime_component(runtime)]
     build = hashlib.sha256()
     for jar, source in sorted(packed.items()):
-        left_out = pack_jar(source, jars / jar, natives)
+        left_out = pack_jar(source, jars / jar, natives, of)
         licences(source, licence_folder)
         component = known.get(jar)
         if component is None:
@@ -467,6 +455,7 @@ def main() -> None:
     one.add_argument("root", type=Path)
     one.add_argument("lib", type=Path)
     one.add_argument("version")
+    one.add_argument("arch")
     one.add_argument("runtime", type=Path, nargs="?")
     one = commands.add_parser("tar")
     one.add_argument("folder", type=Path)
