@@ -10,11 +10,13 @@ import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -29,22 +31,6 @@ import org.junit.jupiter.params.provider.EnumSource;
  * on 64-bit Arm.
  */
 class MachineHeadersTest {
-  private static final List<Class<?>> WITH_NUMBERS =
-      List.of(
-          DescriptorKind.class,
-          DirectFile.class,
-          Epoll.class,
-          Errno.class,
-          EventFd.class,
-          Futex.class,
-          IoUringLayout.class,
-          Keeper.class,
-          NotifySocket.class,
-          ProcessImage.class,
-          SharedMemory.class,
-          SignalActions.class,
-          UnixSocket.class);
-
   /** Names of C macros; all other names are our own. */
   private static final Pattern OF_C =
       Pattern.compile(
@@ -111,13 +97,13 @@ class MachineHeadersTest {
   }
 
   /** A program that compiles where all is as this package says. */
-  private static String program(Machine compiled, Machine said) throws IllegalAccessException {
+  private static String program(Machine compiled, Machine said) throws Exception {
     StringBuilder program = new StringBuilder(HEADERS);
     require(program, "defined(__" + compiled.kernelName() + "__)");
     require(program, "defined(__LP64__)");
     require(program, "__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__");
     int macros = 0;
-    for (Class<?> one : WITH_NUMBERS) {
+    for (Class<?> one : classes()) {
       for (Field field : one.getDeclaredFields()) {
         String name = field.getName();
         if (isNumber(field) && isOfC(name)) {
@@ -133,6 +119,23 @@ class MachineHeadersTest {
     ofThe(said).forEach((fact, value) -> compare(program, fact, value));
     OF_ALL.forEach((fact, value) -> compare(program, fact, value));
     return program.toString();
+  }
+
+  /** The classes of the package. */
+  private static List<Class<?>> classes() throws Exception {
+    Path root = Path.of(Machine.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+    List<Class<?>> classes = new ArrayList<>();
+    try (Stream<Path> files =
+        Files.list(root.resolve(Machine.class.getPackageName().replace('.', '/')))) {
+      for (Path file : files.sorted().toList()) {
+        String name = String.valueOf(file.getFileName());
+        if (name.endsWith(".class") && !name.contains("$") && !name.startsWith("package-info")) {
+          classes.add(
+              Class.forName(Machine.class.getPackageName() + "." + name.replace(".class", "")));
+        }
+      }
+    }
+    return classes;
   }
 
   private static boolean isNumber(Field field) {
