@@ -17,6 +17,8 @@ from checks.shared.command_line import Arguments, run_tool
         ("docs --prot", "did you mean --port?"),
         ("package whels", "did you mean wheels?"),
         ("package imge", "did you mean image?"),
+        ("package --arc arm64", "did you mean --arch?"),
+        ("arm-check protocl", "did you mean protocol?"),
         ("image-check --agian", "did you mean --again?"),
         ("chart-check --wriet", "did you mean --write?"),
         ("package-check fiels", "did you mean files?"),
@@ -30,7 +32,7 @@ from checks.shared.command_line import Arguments, run_tool
         ("demo --request 3", "did you mean --requests?"),
         ("demo --blok-bytes=1KiB", "did you mean --block-bytes?"),
         ("simulate --sed 3", "did you mean --seed?"),
-        ("release --nothing-like-it", "there are --dry-run --out --help"),
+        ("release --nothing-like-it", "there are --dry-run --arm64-jdk --out --help"),
     ],
 )
 def test_script_mistypedWord_isSuggestedAtOnce(command: str, meant: str) -> None:
@@ -41,7 +43,7 @@ def test_script_mistypedWord_isSuggestedAtOnce(command: str, meant: str) -> None
     assert ran.stderr.count("\n") == 1, ran.stderr
 
 
-@pytest.mark.parametrize("script", ["demo", "docs", "engine-check", "fuzz", "fuzz-http", "generate", "gpu-check", "image-check", "chart-check", "mutate", "package", "release", "simulate", "test", "wounds-check"])
+@pytest.mark.parametrize("script", ["arm-check", "demo", "docs", "engine-check", "fuzz", "fuzz-http", "generate", "gpu-check", "image-check", "chart-check", "mutate", "package", "release", "simulate", "test", "wounds-check"])
 def test_script_askedForHelp_tellsItsUsageAndDoesNothingElse(script: str) -> None:
     ran = subprocess.run([str(ROOT / "scripts" / script), "--help"], capture_output=True, text=True, timeout=20, check=False)
     assert (ran.returncode, ran.stderr) == (0, ""), ran
