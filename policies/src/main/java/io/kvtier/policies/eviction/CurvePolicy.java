@@ -11,9 +11,9 @@ import java.util.List;
  * Wraps a policy that simulates nothing, and tells what tiers of half, equal, double and ten times
  * the size would have found under LRU. It changes nothing of what the policy does.
  *
- * <p>It watches a sample of the blocks, chosen by their keys: at most one in 32, and about
- * {@value #SAMPLED_BLOCKS} of a full tier. A tier of a share of the blocks, for the same share of
- * the keys, finds the same share of hits (Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC
+ * <p>It watches a sample of the blocks, chosen by their keys: at most one in 32, and about {@value
+ * #SAMPLED_BLOCKS} of a full tier. A tier of a share of the blocks, for the same share of the keys,
+ * finds the same share of hits (Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC
  * construction with SHARDS", FAST 2015). LRU tiers of all sizes hold the newest of one list of
  * keys, so one list, cut at each size, simulates them all (Mattson, Gecsei, Slutz and Traiger,
  * "Evaluation techniques for storage hierarchies", 1970).
