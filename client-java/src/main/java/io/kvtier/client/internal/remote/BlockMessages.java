@@ -1,4 +1,4 @@
-package io.kvtier.client;
+package io.kvtier.client.internal.remote;
 
 import com.google.protobuf.ByteString;
 import com.google.protobuf.CodedInputStream;

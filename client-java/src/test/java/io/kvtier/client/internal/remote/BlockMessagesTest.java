@@ -1,4 +1,4 @@
-package io.kvtier.client;
+package io.kvtier.client.internal.remote;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
