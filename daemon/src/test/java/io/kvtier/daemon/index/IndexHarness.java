@@ -226,13 +226,13 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
-    /** The most records of blocks. */
     /** The most sessions. */
     Settings sessions(int most) {
       sessions = most;
       return this;
     }
 
+    /** The most records of blocks. */
     Settings blocks(int most) {
       blocks = most;
       return this;
