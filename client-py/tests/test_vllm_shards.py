@@ -35,6 +35,29 @@ def test_letters_areThoseOfTheBackendsShape(letters: str) -> None:
     assert letters_of(config(shape), "layer", SimpleNamespace(shape=shape(7, 16, 2, 64))) == letters
 
 
+def test_letters_ofAllLayers_areInTheOrderOfTheMemory() -> None:
+    def backend(order: tuple[int, ...]) -> Any:
+        return SimpleNamespace(
+            get_kv_cache_shape=SHAPES["CBNHD"], get_kv_cache_stride_order=lambda include_num_layers_dimension: order
+        )
+
+    cache = SimpleNamespace(shape=(7, 4, 2, 16, 2, 64))
+    assert _shards.letters_of_all_layers(config(), backend((2, 0, 1, 3, 4, 5)), cache) == "BLCNHD"
+    assert _shards.letters_of_all_layers(config(), backend((0, 1, 2, 3, 4)), cache) == ""
+    assert _shards.letters_of_all_layers(config(), SimpleNamespace(), cache) == ""
+
+
+def test_tensorOfAllLayers_isOneShardWithAllOfThem() -> None:
+    cache = Tensor(numpy.zeros((7, 3, 2, 16, 2, 8), "f4"))
+    shard = joint_of(config(tp=2, heads=4), [cache], ["BLCNHD"], (0, 1), True, "", "a", lambda mine: [[mine, mine]]).shard
+    assert (shard.block_layers, shard.first_head, shard.order) == (3, 2, "LCND")
+
+
+def test_tensorsOfWhichNobodyKnowsTheAxes_areNoJointBlocks() -> None:
+    assert joint_of(config(), [Tensor(numpy.zeros((7, 2)))], [], (0, 0), True, "", "a", lambda mine: None) is None
+    assert joint_of(config(), [Tensor(numpy.zeros((7, 2)))], [""], (0, 0), True, "", "a", lambda mine: None) is None
+
+
 def test_letters_ofAnUnknownLayer_areNone() -> None:
     assert letters_of(config(None), "other", SimpleNamespace(shape=(1, 2))) == ""
 

@@ -158,7 +158,7 @@ class CudaRegion(Region):
         torch = _torch()
         self.blocks = planes[0].blocks
         self.block_bytes = namespace.block_bytes
-        self.layers = len(planes)
+        self.layers = len(planes) if cells is None else cells.layers
         self._namespace = namespace
         self._tensors = tensors  # kept alive: the daemon has mapped their memory
         self._planes = planes

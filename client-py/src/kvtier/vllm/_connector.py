@@ -125,7 +125,8 @@ class KvtierConnector(KVConnectorBase_V1):
 
     def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
         blocks = int(self._kv_cache_config.num_blocks)
-        self._register(lambda: cross_layer_tensors(kv_cache, blocks))
+        letters = _shards.letters_of_all_layers(self._vllm_config, attn_backend, kv_cache)
+        self._register(lambda: cross_layer_tensors(kv_cache, blocks, letters))
 
     def _register(self, make: Callable[[], Tensors]) -> None:
         region: Region | None = None

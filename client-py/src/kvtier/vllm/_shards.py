@@ -46,17 +46,30 @@ def letters_of(config: Any, name: str, tensor: Any) -> str:
     if _has_logical_shapes():
         return "BHND" if len(tensor.shape) == 4 else ""
     try:
-        backend = config.compilation_config.static_forward_context[name].get_attn_backend()
-        head = int(config.model_config.get_head_size())
-        shapes = [
-            tuple(backend.get_kv_cache_shape(blocks, tokens, heads, head))
-            for blocks, tokens, heads in (
-                (_BLOCKS, _TOKENS[0], _HEADS[0]), (_BLOCKS, _TOKENS[1], _HEADS[0]), (_BLOCKS, _TOKENS[0], _HEADS[1]),
-            )
-        ]  # fmt: skip
+        letters = _of_backend(config, config.compilation_config.static_forward_context[name].get_attn_backend())
     except Exception:
         return ""
-    return _letters(shapes) if len(shapes[0]) == len(tensor.shape) else ""
+    return letters if len(letters) == len(tensor.shape) else ""
+
+
+def letters_of_all_layers(config: Any, backend: Any, tensor: Any) -> str:
+    """The axes of a KV cache of all layers, which are in the order of the memory; empty: nobody knows."""
+    try:
+        letters = "L" + _of_backend(config, backend)
+        order = tuple(backend.get_kv_cache_stride_order(include_num_layers_dimension=True))
+    except Exception:
+        return ""
+    is_known = len(letters) == len(order) == len(tensor.shape)
+    return "".join(letters[axis] for axis in order) if is_known else ""
+
+
+def _of_backend(config: Any, backend: Any) -> str:
+    """The axes of a layer's KV cache, as an attention backend makes it; empty: they can't be told."""
+    head = int(config.model_config.get_head_size())
+    return _letters([
+        tuple(backend.get_kv_cache_shape(_BLOCKS, tokens, heads, head))
+        for tokens, heads in ((_TOKENS[0], _HEADS[0]), (_TOKENS[1], _HEADS[0]), (_TOKENS[0], _HEADS[1]))
+    ])  # fmt: skip
 
 
 def _has_logical_shapes() -> bool:
@@ -136,7 +149,7 @@ def joint_of(
 
 def _part(config: Any, tensors: Sequence[Any], letters: Sequence[str], rank: int, ranks: int, on_gpu: bool) -> Shard | None:
     """The shard of one stage's layers; None: nobody knows it."""
-    if not all(letters):
+    if not letters or not all(letters):
         return None
     first = dict(zip(letters[0], tensors[0].shape, strict=True))
     heads = int(first.get("H", 1))

@@ -416,15 +416,20 @@ def tensors_of(
         tensor, axis = _with_axis(name, tensor, blocks, given)
         listed.append(tensor)
         axes.append(axis)
-        letters.append(known if len(known) == len(tensor.shape) else known.replace("B", "BM"))
+        letters.append(with_pages(known, tensor))
     layouts = [_layout(tensor, axis) for tensor, axis in zip(listed, axes, strict=True)]
     return Tensors(listed, axes, _together(layouts), letters)
 
 
-def cross_layer_tensors(tensor: Any, blocks: int) -> Tensors:
-    """One tensor of all layers, with the blocks outermost in memory."""
-    tensor, axis = _with_axis("of all layers", tensor, blocks, None)
-    return Tensors([tensor], [axis], _layout(tensor, axis))
+def cross_layer_tensors(tensor: Any, blocks: int, letters: str = "") -> Tensors:
+    """One tensor of all layers, with the blocks outermost in memory. `letters`: its axes; empty: nobody knows."""
+    tensor, axis = _with_axis("of all layers", tensor, blocks, letters.index("B") if letters else None)
+    return Tensors([tensor], [axis], _layout(tensor, axis), [with_pages(letters, tensor)])
+
+
+def with_pages(letters: str, tensor: Any) -> str:
+    """The axes of a tensor whose axis B may have been split, as a block has several of the kernel's pages."""
+    return letters if len(letters) == len(tensor.shape) else letters.replace("B", "BM")
 
 
 def _with_axis(name: str, tensor: Any, blocks: int, axis: int | None) -> tuple[Any, int]:
