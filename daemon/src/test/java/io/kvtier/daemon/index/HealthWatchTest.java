@@ -42,6 +42,7 @@ class HealthWatchTest {
       client.sendKeys(Verb.RESERVE, 10, 3);
       assertRefused("2 blocks", troublesAfter(harness, SECOND_NS));
       assertRefused("5 blocks", troublesAfter(harness, 6 * SECOND_NS));
+      assertTrue(client.hasAnswer());
       assertEquals(Status.DEADLINE, client.take().first());
       assertRefused("5 blocks", troublesAfter(harness, HealthWatch.RECENT_NS - 1));
       assertEquals(List.of(), troublesAfter(harness, SECOND_NS));

@@ -64,6 +64,10 @@ final class Regions {
     if (namespace == null) {
       throw new IllegalStateException("a request for a namespace that was forgotten");
     }
+    if (gpus == null && !text.contains("device=" + DeviceRegionSpec.HOST)) {
+      refuse(session, request, "this daemon is started without GPUs");
+      return;
+    }
     DeviceRegionSpec spec;
     try {
       spec = RegionText.parse(text, session.passedMemory()::take);
@@ -89,7 +93,7 @@ final class Regions {
       Session session, Namespaces.Namespace namespace, DeviceRegionSpec spec) {
     KvLayout layout = spec.layout();
     if (gpus == null && !spec.isOnHost()) {
-      return "this daemon is started without GPUs";
+      return "this daemon is started without GPUs: expected device=" + DeviceRegionSpec.HOST;
     }
     if (layout.blockBytes() != namespace.blockBytes()) {
       return "a block of the region has "
