@@ -563,19 +563,42 @@ def test_a_region_is_its_sessions_own(daemon: GpuDaemon, client: Client) -> None
             assert other.get(keys_of(1), [0]).wait(60) == [Status.INVALID_ARGUMENT]
 
 
-def test_half_of_a_blocks_heads_can_be_got_and_not_put(daemon: GpuDaemon, client: Client) -> None:
+def test_halves_of_a_blocks_heads_are_got_and_are_put_together(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "rank", heads=4, seed=18)
-    whole = client.namespace("ranks", block_bytes=tensors.block_bytes)
+    whole = client.namespace("ranks", block_bytes=tensors.block_bytes, form="LCNHD:4x4:2x4x64")
     keys = keys_of(1)
     noise = random.Random(1).randbytes(tensors.block_bytes)
     assert whole.put(keys, noise) == [OK]
-    half = Tensors(daemon, "rank-half", heads=2, seed=19)
-    spec = half.spec(parts=[Part("CBNHD", half.shape, half.strides(), 2, block_heads=4, first_head=2)])
-    with DeviceRegion(whole, spec) as region:
-        assert region.get(keys, [3]).wait(60) == [OK]
+
+    def rank(name: str, first_head: int) -> tuple[Tensors, DeviceRegion]:
+        half = Tensors(daemon, name, heads=2, seed=19 + first_head)
+        part = Part("CBNHD", half.shape, half.strides(), 2, block_heads=4, first_head=first_head)
+        return half, DeviceRegion(whole, half.spec(parts=[part]))
+
+    right, right_region = rank("rank-right", 2)
+    left, left_region = rank("rank-left", 0)
+    with right_region, left_region:
+        assert right_region.get(keys, [3]).wait(60) == [OK]
         expected = np.frombuffer(noise, dtype=np.uint16).reshape(4, 2, 4, 4, 32)[:, :, :, 2:]
-        assert half.block(3) == expected.tobytes()
-        assert region.put(keys_of(1, seed=2), [3]).wait(60) == [Status.INVALID_ARGUMENT]
+        assert right.block(3) == expected.tobytes()
+        other = keys_of(1, seed=2)
+        assert right_region.put(other, [5]).wait(60) == [OK]
+        assert whole.lookup(other).run == 0
+        assert right_region.put(other, [5]).wait(60) == [Status.PENDING]
+        assert left_region.put(other, [6]).wait(60) == [OK]
+        together = bytearray(tensors.block_bytes)
+        assert whole.get(other, together).statuses == [OK]
+        heads = np.frombuffer(together, dtype=np.uint16).reshape(4, 2, 4, 4, 32)
+        assert left.block(6) == heads[:, :, :, :2].tobytes()
+        assert right.block(5) == heads[:, :, :, 2:].tobytes()
+
+
+def test_half_of_a_blocks_heads_in_a_namespace_without_a_form_is_refused(daemon: GpuDaemon, client: Client) -> None:
+    half = Tensors(daemon, "rank-formless", heads=2, seed=23)
+    formless = client.namespace("formless", block_bytes=2 * half.block_bytes)
+    spec = half.spec(parts=[Part("CBNHD", half.shape, half.strides(), 2, block_heads=4, first_head=2)])
+    with pytest.raises(InvalidArgument, match="has no property 'form'"):
+        DeviceRegion(formless, spec)
 
 
 def test_copy_of_a_daemon_that_hangs_can_be_given_up() -> None:
@@ -718,7 +741,7 @@ def test_the_daemon_dies_in_mid_copy(fresh_gpu_daemon: GpuDaemon) -> None:
         with tensors.region(client, "killed", events=[handle_of(path)]) as region:
             # One is under way whatever the others have come to: its event never comes.
             held = region.put(keys_of(32), range(32), event=1)
-            copies = [region.put(keys_of(32, seed=i), range(32 * i, 32 * i + 32)) for i in range(1, 8)]
+            copies = [region.put(keys_of(32, seed=100 + i), range(32 * i, 32 * i + 32)) for i in range(1, 8)]
             assert held.wait(0.05) == [Status.PENDING] * 32
             os.kill(daemon.pid, signal.SIGKILL)
             daemon.kill()
