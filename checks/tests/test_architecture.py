@@ -1,4 +1,4 @@
-"""What is packed for each processor architecture."""
+"""The packages for each processor architecture have its programs and dependencies."""
 
 import platform
 import sys

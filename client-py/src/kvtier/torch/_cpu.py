@@ -14,7 +14,6 @@ from kvtier._errors import InvalidArgument
 from kvtier._operations import check_annotations, instant_after, spans
 from kvtier._protocol import Status
 from kvtier.client import Namespace
-from kvtier.device import Part, RegionSpec
 from kvtier.torch import Copying, Region
 from kvtier.torch._layout import Plane
 from kvtier.torch._shards import Cells
@@ -217,19 +216,11 @@ def _fill(planes: list[Plane], block_bytes: int) -> bool:
 
 
 def shard_text(cells: Cells) -> bytes:
-    """The description of a rank's shard in host memory that the daemon gets."""
-    return RegionSpec(
-        HOST, cells.layers, 1, cells.shard.block_tokens, [part_of(cells, 1)], (), order=cells.order + "D",
-        block_layers=cells.block_layers, first_layer=cells.shard.first_layer, replica=cells.shard.replica,
-    ).text()  # fmt: skip
-
-
-def part_of(cells: Cells, blocks: int) -> Part:
-    """A tensor of the cells of some blocks that lie side by side: what the daemon must know of the shard, and no strides."""
-    extents = {"B": blocks, "C": cells.extents.get("C", 1), "N": cells.shard.block_tokens, "H": cells.extents.get("H", 1), "D": cells.cell_bytes}
-    strides: list[int] = []
-    stride = 1
-    for extent in reversed(extents.values()):
-        strides.insert(0, stride)
+    """The description of a rank's shard in host memory that the daemon gets: no place of any byte, as this process copies."""
+    extents = {"B": 1, "C": cells.extents.get("C", 1), "N": cells.shard.block_tokens, "H": cells.extents.get("H", 1)}
+    axes: dict[str, tuple[int, int]] = {}
+    stride = cells.cell_bytes
+    for letter, extent in reversed(extents.items()):
+        axes[letter] = (extent, stride)
         stride *= extent
-    return Part("".join(extents), list(extents.values()), strides, 1, "kv", cells.shard.block_heads, cells.shard.first_head)
+    return cells.spec(HOST, axes).text()

@@ -326,7 +326,6 @@ def region_spec(
 def _shard_spec(
     cells: Cells, device: str, tensors: Sequence[tuple[bytes | ExportedMemory, int]], events: Sequence[bytes]
 ) -> RegionSpec:
-    shard = cells.shard
     axes = {"B": (cells.blocks, cells.block_stride)}
     for letter, (*outer, inner) in cells.strides.items():
         for count, stride in outer:
@@ -334,18 +333,7 @@ def _shard_spec(
                 raise InvalidArgument("a block consists of several pages that do not lie side by side, which a GPU's copies can't follow")
             inner = (count * inner[0], inner[1])
         axes[letter] = inner
-    part = Part(
-        axes="".join(axes) + "D",
-        extents=[count for count, _ in axes.values()] + [cells.cell_bytes],
-        strides=[stride for _, stride in axes.values()] + [1],
-        element_bytes=1,
-        block_heads=shard.block_heads,
-        first_head=shard.first_head,
-    )
-    return RegionSpec(
-        device, cells.layers, cells.blocks, shard.block_tokens, [part], tensors, order=cells.order + "D", events=events,
-        block_layers=cells.block_layers, first_layer=shard.first_layer, replica=shard.replica,
-    )  # fmt: skip
+    return cells.spec(device, axes, tensors, events)
 
 
 def _part(plane: Plane, index: int) -> Part:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kvtier._errors import InvalidArgument
+from kvtier.device import ExportedMemory, Part, RegionSpec
 from kvtier.torch._layout import AXES_MAX, Plane
 
 _LETTERS = "LCBNHDM"
@@ -110,6 +111,32 @@ class Cells(NamedTuple):
             Plane(address, self.blocks, self.block_stride, offset + layer * slot_strides["L"], run_bytes, merged)
             for layer, address in enumerate(self.addresses)
         ]
+
+    def spec(
+        self,
+        device: str,
+        axes: dict[str, tuple[int, int]],
+        tensors: Sequence[tuple[bytes | ExportedMemory, int]] = (),
+        events: Sequence[bytes] = (),
+    ) -> RegionSpec:
+        """The description of the shard that the daemon gets.
+
+        Args:
+            axes: (count, stride in bytes) of each axis except D, by letter.
+        """
+        shard = self.shard
+        part = Part(
+            axes="".join(axes) + "D",
+            extents=[*(count for count, _ in axes.values()), self.cell_bytes],
+            strides=[*(stride for _, stride in axes.values()), 1],
+            element_bytes=1,
+            block_heads=shard.block_heads,
+            first_head=shard.first_head,
+        )
+        return RegionSpec(
+            device, self.layers, axes["B"][0], shard.block_tokens, [part], tensors, order=self.order + "D", events=events,
+            block_layers=self.block_layers, first_layer=shard.first_layer, replica=shard.replica,
+        )  # fmt: skip
 
     def _axes(self, letter: str, slot_stride: int) -> list[tuple[int, int, int]]:
         axes: list[tuple[int, int, int]] = []

@@ -13,6 +13,8 @@ from kvtier.vllm._steps import Shard
 _CRYPTOGRAPHIC = ("sha256", "sha256_cbor")
 _IGNORED_OF_MODEL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "_commit_hash")
 _NAME_DIGITS = 12
+_IN_KEYS = {"lora": "by content", "salt": "in keys"}
+"""the keys of blocks tell adapters apart by their files, and tenants by their salts"""
 
 
 def shard_of(
@@ -42,26 +44,20 @@ def shard_of(
     replicated = bool(getattr(model, "use_mla", False))
     pipeline_rank, tensor_rank = rank
     pipeline, tensor = int(parallel.pipeline_parallel_size), int(parallel.tensor_parallel_size)
-    name = settings.namespace or f"vllm/{model.model}"
     described = properties_of(config, settings.weights, loaded, alone, fixed_seed)
-    if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
-        name += f"/unseeded-{unseeded}"
     # Ranks that hold the same bytes share one namespace, which the first of them writes.
     parts = 1 if replicated else tensor
     part = 0 if replicated else tensor_rank
-    if pipeline * parts > 1:
-        name += f"/pp{pipeline_rank}tp{part}"
+    rank_text = f"/pp{pipeline_rank}tp{part}" if pipeline * parts > 1 else ""
     properties = {
         **described.properties,
+        **_IN_KEYS,
         "layout": layout,
         "pipeline": f"{pipeline_rank} of {pipeline}",
         "tensor": f"{part} of {parts}",
-        # Adapters are told apart by their files, tenants by their salts: both are in the keys.
-        "lora": "by content",
-        "salt": "in keys",
     }
     return Shard(
-        f"{_one_line(name)}/{described.suffix}",
+        _name(config, settings, described, unseeded, fixed_seed, rank_text),
         block_bytes,
         {key: _one_line(value) for key, value in properties.items()},
         part == tensor_rank,
@@ -80,18 +76,23 @@ def joint(config: Any, settings: Settings, layout: str, part: Joint, unseeded: s
         fixed_seed: whether this vLLM has a seed of its own where none is given.
         is_first: whether this rank tells who runs the engine about its weights.
     """
-    name = settings.namespace or f"vllm/{config.model_config.model}"
     described = properties_of(config, settings.weights, part.loaded, part.alone, fixed_seed)
-    if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
-        name += f"/unseeded-{unseeded}"
-    properties = {**described.properties, "layout": layout, "form": part.form.text, "lora": "by content", "salt": "in keys"}
+    properties = {**described.properties, **_IN_KEYS, "layout": layout, "form": part.form.text}
     return Shard(
-        f"{_one_line(name)}/{described.suffix}",
+        _name(config, settings, described, unseeded, fixed_seed, ""),
         part.form.block_bytes,
         {key: _one_line(value) for key, value in properties.items()},
         True,
         advice=described.advice if is_first else "",
     )
+
+
+def _name(config: Any, settings: Settings, described: "Described", unseeded: str, fixed_seed: bool, rank_text: str) -> str:
+    """The name of a namespace: what an operator calls it, then what tells engines apart that must not share blocks."""
+    name = settings.namespace or f"vllm/{config.model_config.model}"
+    if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
+        name += f"/unseeded-{unseeded}"
+    return f"{_one_line(name + rank_text)}/{described.suffix}"
 
 
 class Described(NamedTuple):

@@ -17,11 +17,11 @@ import java.util.List;
  * @param certificate a PEM file
  * @param key a PEM file
  */
-record ServerCertificate(Path certificate, Path key) {
+public record ServerCertificate(Path certificate, Path key) {
   private static final String PASSWORD = "changeit";
 
   /** Makes one in a folder. */
-  static ServerCertificate in(Path folder)
+  public static ServerCertificate in(Path folder)
       throws IOException, GeneralSecurityException, InterruptedException {
     ServerCertificate made =
         new ServerCertificate(folder.resolve("server.crt"), folder.resolve("server.key"));

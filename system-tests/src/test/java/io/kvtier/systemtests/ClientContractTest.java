@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.bench.ServerCertificate;
 import io.kvtier.client.BatchResult;
 import io.kvtier.client.CacheClient;
 import io.kvtier.client.CacheNamespace;
@@ -28,18 +29,15 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
-import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.KeyStore;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -68,15 +66,16 @@ final class ClientContractTest {
   }
 
   private static final int BLOCK_BYTES = 4096;
-  private static final String PASSWORD = "changeit";
   private static final AtomicReference<TestDaemon> DAEMON = new AtomicReference<>();
   private static final AtomicReference<Path> FOLDER = new AtomicReference<>();
+  private static final AtomicReference<Path> CERTIFICATE = new AtomicReference<>();
   private static final AtomicReference<Integer> PORT = new AtomicReference<>(0);
 
   @BeforeAll
   static void startDaemon(@TempDir Path folder) throws Exception {
     FOLDER.set(folder);
-    makeCertificate(folder);
+    ServerCertificate certificate = ServerCertificate.in(folder);
+    CERTIFICATE.set(certificate.certificate());
     SecureRandom random = new SecureRandom();
     Token token = Token.make(random);
     Files.writeString(
@@ -95,44 +94,9 @@ final class ClientContractTest {
             "ssd.file_bytes=64MiB",
             "grpc.enabled=true",
             "grpc.port=" + PORT.get(),
-            "tls.certificate=" + folder.resolve("daemon.crt"),
-            "tls.key=" + folder.resolve("daemon.key"),
+            "tls.certificate=" + certificate.certificate(),
+            "tls.key=" + certificate.key(),
             "access.tokens=" + folder.resolve("tokens")));
-  }
-
-  /** A certificate that has signed itself, made by the JDK's own keytool. */
-  private static void makeCertificate(Path folder) throws Exception {
-    Path store = folder.resolve("daemon.p12");
-    keytool(
-        store,
-        "-genkeypair",
-        "-keyalg",
-        "EC",
-        "-dname",
-        "CN=kvtier",
-        "-ext",
-        "bc:c",
-        "-ext",
-        "san=ip:127.0.0.1,dns:localhost");
-    keytool(store, "-exportcert", "-rfc", "-file", folder.resolve("daemon.crt").toString());
-    KeyStore keys = KeyStore.getInstance(store.toFile(), PASSWORD.toCharArray());
-    byte[] key = keys.getKey("daemon", PASSWORD.toCharArray()).getEncoded();
-    Files.writeString(
-        folder.resolve("daemon.key"),
-        "-----BEGIN PRIVATE KEY-----\n"
-            + Base64.getMimeEncoder().encodeToString(key)
-            + "\n-----END PRIVATE KEY-----\n");
-  }
-
-  private static void keytool(Path store, String... words)
-      throws IOException, InterruptedException {
-    List<String> command = new ArrayList<>();
-    command.add(Path.of(System.getProperty("java.home"), "bin", "keytool").toString());
-    command.addAll(List.of(words));
-    command.addAll(
-        List.of("-alias", "daemon", "-keystore", store.toString(), "-storepass", PASSWORD));
-    Process process = new ProcessBuilder(command).inheritIO().start();
-    assertEquals(0, process.waitFor());
   }
 
   @AfterAll
@@ -147,7 +111,7 @@ final class ClientContractTest {
   private static RemoteClient.Builder remote() {
     Path folder = Objects.requireNonNull(FOLDER.get());
     return RemoteClient.builder(address())
-        .authority(folder.resolve("daemon.crt"))
+        .authority(Objects.requireNonNull(CERTIFICATE.get()))
         .tokenFile(folder.resolve("token"))
         .timeout(Duration.ofSeconds(30));
   }
@@ -434,7 +398,9 @@ final class ClientContractTest {
   void remote_withoutATokenOrTrust_isRefused() {
     Path folder = Objects.requireNonNull(FOLDER.get());
     try (RemoteClient nobody =
-        RemoteClient.builder(address()).authority(folder.resolve("daemon.crt")).build()) {
+        RemoteClient.builder(address())
+            .authority(Objects.requireNonNull(CERTIFICATE.get()))
+            .build()) {
       assertEquals(Status.DENIED, nobody.ping().join().status());
     }
     try (RemoteClient distrustful =

@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.gpu.FileGpu;
+import io.kvtier.daemon.index.report.HealthReport;
+import io.kvtier.daemon.index.report.HealthWatch;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -81,6 +83,10 @@ final class JointBlocksTest {
       int ignored = harness.agent.doWork();
       harness.agent.checkInvariants();
     }
+  }
+
+  private static List<String> troubles(IndexHarness harness) {
+    return harness.agent.health().troubles().stream().map(HealthReport.Trouble::part).toList();
   }
 
   @Test
@@ -164,6 +170,9 @@ final class JointBlocksTest {
       assertEquals(0, harness.counters.get(Counter.PARTIAL_EXPIRED), "too early");
       pass(harness, 2 * SECOND_NS);
       assertEquals(1, harness.counters.get(Counter.PARTIAL_EXPIRED));
+      assertEquals(List.of("puts/incomplete"), troubles(harness));
+      pass(harness, HealthWatch.RECENT_NS);
+      assertEquals(List.of(), troubles(harness));
       assertEquals(Status.MISS, right.client.ask(Verb.LOOKUP, 7));
       IndexHarness.Answer next = right.reserve(8);
       assertEquals(Status.OK, next.first(), "there is one slot");

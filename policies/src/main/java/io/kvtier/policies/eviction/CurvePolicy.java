@@ -202,7 +202,7 @@ public final class CurvePolicy implements EvictionPolicy {
 
   @Override
   public int victim(VictimFilter filter, int looksMax) {
-    // Who asks for a victim is full.
+    // Victims are asked for when the tier is full: its size is known now.
     if (Math.abs(inner.size() - shadowedBlocks) > shadowedBlocks / 16) {
       standFor(inner.size());
     }

@@ -1,9 +1,9 @@
 package io.kvtier.policies.simulation;
 
-/** What a replay of a trace through one policy counted, and what it cost. */
+/** The counts and the cost of a replay of a trace through one policy. */
 public record Outcome(String policy, Order order, int capacityBlocks, Counts counts, Cost cost) {
   /**
-   * What was counted after the warm-up.
+   * The counts after the warm-up.
    *
    * @param references the touches that were counted
    * @param blockHits the references that found their block resident
@@ -12,7 +12,7 @@ public record Outcome(String policy, Order order, int capacityBlocks, Counts cou
   public record Counts(long references, long blockHits, long prefixHits, long evictions) {}
 
   /**
-   * What the replay cost.
+   * The cost of the replay.
    *
    * @param metadataBytes the policy's memory; 0 for the yardsticks, which are not policies
    * @param touches all replayed touches, with the warm-up

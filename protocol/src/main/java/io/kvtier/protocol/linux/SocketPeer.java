@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
-/** Who is at the other end of a connected Unix socket, by the kernel's record. */
+/** Asks the kernel for the process at the other end of a connected Unix socket. */
 final class SocketPeer {
   private static final int SO_PEERCRED = 17;
   private static final int SO_PEERGROUPS = 59;

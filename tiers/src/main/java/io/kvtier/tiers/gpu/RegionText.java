@@ -87,6 +87,11 @@ public final class RegionText {
     }
   }
 
+  /** Whether a text describes tensors in host memory; the rest of the text may be malformed. */
+  public static boolean isOnHost(String text) {
+    return text.lines().anyMatch(("device=" + DeviceRegionSpec.HOST)::equals);
+  }
+
   private void discard() {
     for (DeviceMemory memory : allocations) {
       if (memory instanceof PassedMemory given) {

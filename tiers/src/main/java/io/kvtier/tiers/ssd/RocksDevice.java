@@ -128,7 +128,7 @@ public final class RocksDevice implements SlotDevice {
     }
   }
 
-  /** What was damaged since the last call, and how it was handled; empty for no damage. */
+  /** The damage found since the last call, and how it was handled; empty for no damage. */
   public String takeReport() {
     return files.takeReport();
   }

@@ -36,7 +36,7 @@ public final class Connector implements Runnable {
   private final Runnable sessionChanged;
   private final Object monitor = new Object();
 
-  /** What is registered in each session. Under the monitor. */
+  /** The registrations that each new session needs. Guarded by the monitor. */
   private final List<Consumer<Session>> registrations = new ArrayList<>();
 
   private final Thread thread;

@@ -37,7 +37,7 @@ public final class Accounts {
   /** The value of that property in namespaces of kvtier's own tools begins with this word. */
   private static final String OF_TOOLS = "kvtier ";
 
-  /** What is counted. */
+  /** The counts of an account. */
   public enum Column {
     HITS(0, "hits"),
     MISSES(1, "misses"),

@@ -188,9 +188,4 @@ public final class PartialBlocks {
   boolean hasDeadlines() {
     return assemblies.size() > 0;
   }
-
-  /** The number of blocks that are being put together. */
-  int size() {
-    return assemblies.size();
-  }
 }

@@ -64,7 +64,7 @@ final class Regions {
     if (namespace == null) {
       throw new IllegalStateException("a request for a namespace that was forgotten");
     }
-    if (gpus == null && !text.contains("device=" + DeviceRegionSpec.HOST)) {
+    if (gpus == null && !RegionText.isOnHost(text)) {
       refuse(session, request, "this daemon is started without GPUs");
       return;
     }
@@ -92,9 +92,6 @@ final class Regions {
   private @Nullable String problem(
       Session session, Namespaces.Namespace namespace, DeviceRegionSpec spec) {
     KvLayout layout = spec.layout();
-    if (gpus == null && !spec.isOnHost()) {
-      return "this daemon is started without GPUs: expected device=" + DeviceRegionSpec.HOST;
-    }
     if (layout.blockBytes() != namespace.blockBytes()) {
       return "a block of the region has "
           + layout.blockBytes()

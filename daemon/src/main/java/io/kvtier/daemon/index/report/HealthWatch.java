@@ -55,6 +55,7 @@ public final class HealthWatch {
   private final Spell[] lacks = spells(LACKS.length);
   private final Spell[] drops = spells(REASONS.length);
   private final Spell refusedByStore = new Spell();
+  private final Spell incomplete = new Spell();
   private volatile HealthReport latest = HealthReport.WELL;
 
   /**
@@ -99,6 +100,7 @@ public final class HealthWatch {
     for (Drops.Reason reason : REASONS) {
       troubles.lost(reason, drops[reason.ordinal()].of(store.drops().count(reason), nowNs));
     }
+    troubles.incomplete(incomplete.of(counters.get(Counter.PARTIAL_EXPIRED), nowNs));
     troubles.ledger(store.first().traits().name(), store.firstTrouble());
     for (LowerTier lower : store.lower()) {
       if (lower.tier().isConfigured()) {

@@ -106,6 +106,22 @@ final class Troubles {
     }
   }
 
+  /**
+   * Adds the trouble of blocks that were dropped because the bytes of some rank did not come.
+   *
+   * @param blocks how many within the last seconds
+   */
+  void incomplete(long blocks) {
+    if (blocks > 0) {
+      add(
+          "puts/incomplete",
+          Counted.of(blocks, "block")
+              + " dropped within the last seconds: some layers or heads did not come within"
+              + " limits.lease",
+          "check that all ranks of the engine store blocks (their logs), or raise limits.lease");
+    }
+  }
+
   // ---- tiers
 
   /**

@@ -88,6 +88,8 @@ final class TroublesTest {
       troubles.lost(reason, 2);
     }
     troubles.refusedByStore(2);
+    troubles.incomplete(0);
+    troubles.incomplete(2);
     assertEquals(
         List.of(
             "object/away",
@@ -95,7 +97,8 @@ final class TroublesTest {
             "object/deletes",
             "puts/unreadable",
             "puts/damaged",
-            "object/refused"),
+            "object/refused",
+            "puts/incomplete"),
         parts());
   }
 
@@ -111,6 +114,7 @@ final class TroublesTest {
       troubles.lost(reason, 1);
     }
     troubles.refusedByStore(1);
+    troubles.incomplete(1);
     for (Trouble trouble : troubles.all()) {
       assertFalse(trouble.cure().isEmpty(), trouble.part());
     }
