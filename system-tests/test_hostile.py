@@ -18,7 +18,7 @@ import pytest
 from kvtier_testing.blocks import blocks, keys, wrong_blocks
 from kvtier_testing.daemon import Daemon, eventually, slots_balance
 
-from checks.shared.raw_session import EDGES_64, PAGE, Raw, connect, fuzzed, grants, hello, small_keys, status_of
+from checks.shared.raw_session import EDGES_64, PAGE, Raw, connect, fuzzed, grants, hello, record, small_keys, status_of
 from kvtier import Client, Status
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
@@ -172,6 +172,16 @@ def test_mappingOutlivesItsSession_readersVerify(daemon: Daemon) -> None:
         answers = namespace.get(some, into)
         assert wrong_blocks(some, answers.statuses, into) == []
         namespace.clear()
+
+
+def test_session_by_hand_gets_an_answer_to_every_call(daemon: Daemon) -> None:
+    """The other tests' sessions must not be ended for what a test did not mean: a word that the daemon sees half written."""
+    raw = Raw(daemon.socket_path)
+    for _ in range(6_000):
+        for _ in range(20):  # the daemon looks at the ring's tail while it changes
+            assert raw.offer(record(Verb.PING))
+        assert status_of(raw.call(Verb.PING)) == Status.OK
+    raw.close()
 
 
 def inverse_of_mix(mixed: int) -> int:

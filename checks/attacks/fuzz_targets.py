@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Callable
 
+from kvtier_testing import words
 from kvtier_testing.peer import RINGS_OFFSET
 
 from checks.attacks import fuzz_inputs as inputs
@@ -170,10 +171,10 @@ class RingClient:
         self._ids: list[int] = []
 
     def _word(self, offset: int) -> int:
-        return int(struct.unpack_from("<Q", self._memory, offset)[0])
+        return words.word(self._memory, offset)
 
     def set_word(self, offset: int, value: int) -> None:
-        struct.pack_into("<Q", self._memory, offset, value)
+        words.set_word(self._memory, offset, value)
 
     def poke(self, at: int, value: int) -> None:
         self._memory[RINGS_OFFSET + at % self.RING_BYTES] = value

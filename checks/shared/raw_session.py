@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvtier_testing import words
 from kvtier_testing.peer import RINGS_OFFSET
 
 from kvtier import Status
@@ -82,10 +83,10 @@ class Raw:
         return message, list(descriptors)
 
     def word(self, offset: int) -> int:
-        return int(struct.unpack_from("<Q", self.memory, offset)[0])
+        return words.word(self.memory, offset)
 
     def set_word(self, offset: int, value: int) -> None:
-        struct.pack_into("<Q", self.memory, offset, value)
+        words.set_word(self.memory, offset, value)
 
     def offer(self, request: bytes) -> bool:
         if self.tail - self.word(protocol.SESSION_REQUEST_HEAD_OFFSET) + len(request) > self.ring_bytes:
@@ -124,7 +125,12 @@ class Raw:
                 if struct.unpack_from("<Q", answer, protocol.COMPLETION_CORRELATION_OFFSET)[0] == self.calls:
                     return answer
             time.sleep(0.0002)
-        raise AssertionError(f"{Verb(verb).name} got no answer")
+        raise AssertionError(f"{Verb(verb).name} got no answer; {self.ended()}")
+
+    def ended(self) -> str:
+        """Whether the daemon has ended the session, and why."""
+        reason = self.word(protocol.SESSION_END_REASON_OFFSET) & 0xFFFFFFFF
+        return f"the daemon ended the session: {Status(reason - 1).name}" if reason else "the session goes on"
 
     def register(self, name: str) -> int:
         text = f"name={name}".encode()

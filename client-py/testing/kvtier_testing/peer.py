@@ -9,6 +9,7 @@ from typing import Any
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._protocol import Verb
+from kvtier_testing import words
 
 RING_BYTES = protocol.RING_BYTES_MIN
 # The rings begin at the first byte of a page.
@@ -40,10 +41,10 @@ class Peer:
         return _core.Session(self.memory_fd, self.doorbell, self.daemon_fd, self.client_socket.fileno())
 
     def word(self, offset: int) -> int:
-        return int(struct.unpack_from("<Q", self.memory, offset)[0])
+        return words.word(self.memory, offset)
 
     def set_word(self, offset: int, value: int) -> None:
-        struct.pack_into("<Q", self.memory, offset, value)
+        words.set_word(self.memory, offset, value)
 
     def request(self) -> bytes:
         """The next request, taken."""
