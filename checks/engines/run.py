@@ -3,7 +3,8 @@
 Runs in the engine's own virtual environment. Each line of standard input is a JSON object, and so is each answer on the
 descriptor that --answers names:
 
-    {"pass": NAME, "reset": true, "serial": true}   generates; reset: forgets the engine's own prefix cache before
+    {"pass": NAME, "reset": true, "serial": true}   generates; reset: forgets the engine's own prefix cache before; logprobs: one prompt
+                                                    behind the other, and answers with log probabilities; zero: zeroes what it loads
     {"turns": NUMBER}                               computes new prompts with and without the connector, in turns
     {"end": true}
 """
@@ -14,6 +15,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from checks.engines.switch import ROUNDS, Switch, by_turns
 from checks.shared.command_line import Arguments
@@ -25,6 +27,25 @@ MODEL = dict(
     rms_norm_eps=1e-5, rope_theta=10000.0, torch_dtype="float32", bos_token_id=1, eos_token_id=2, hidden_act="silu",
     tie_word_embeddings=False,
 )  # fmt: skip
+
+WINDOW = dict(
+    architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", hidden_size=256, intermediate_size=512, num_hidden_layers=6,
+    num_attention_heads=4, num_key_value_heads=2, head_dim=64, vocab_size=4096, max_position_embeddings=8192, rms_norm_eps=1e-6,
+    rope_theta=1000000.0, rope_local_base_freq=10000.0, sliding_window=128, query_pre_attn_scalar=64, torch_dtype="float32",
+    layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=False, initializer_range=0.1,
+)  # fmt: skip
+STATE = dict(
+    architectures=["Lfm2ForCausalLM"], model_type="lfm2", hidden_size=256, intermediate_size=512, num_hidden_layers=4, conv_dim=256,
+    num_attention_heads=8, num_key_value_heads=4, vocab_size=4096, max_position_embeddings=8192, norm_eps=1e-5, rope_theta=10000.0,
+    conv_L_cache=3, conv_bias=False, layer_types=["conv", "full_attention", "conv", "conv"], torch_dtype="float32", bos_token_id=1,
+    eos_token_id=2, pad_token_id=0, tie_word_embeddings=True, block_auto_adjust_ff_dim=False, block_multiple_of=256,
+    block_ffn_dim_multiplier=1.0, initializer_range=0.1, block_dim=256, block_ff_dim=512, conv_dim_out=256, block_norm_eps=1e-5,
+    block_mlp_init_scale=1.0, block_out_init_scale=1.0, block_use_swiglu=True, block_use_xavier_init=True, use_pos_enc=True,
+)  # fmt: skip
+HYBRIDS = {"window": WINDOW, "state": STATE}
+"""models with several kinds of KV cache: a sliding window and full attention; the state of a convolution and full attention"""
+CHUNK_TOKENS = 512
 
 SIZES = {
     "tiny": {},
@@ -70,6 +91,19 @@ def write_weights(model: Path, described: dict) -> None:
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
 
 
+def write_model(model: Path, described: dict) -> None:
+    """The files of a model of which transformers knows how to make weights. Those that vLLM makes up itself are so small that
+    what a layer has cached changes no output."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    (model / "config.json").write_text(json.dumps(described))
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model), dtype=torch.float32)
+    made.save_pretrained(model)
+    (model / "config.json").write_text(json.dumps(described))
+
+
 def _guard_dispatcher() -> None:
     """Lets vLLM's search for kernels pass over objects without a dict, which LMCache's connector imports."""
     from vllm.triton_utils import dispatcher
@@ -82,12 +116,18 @@ def _guard_dispatcher() -> None:
 
 
 class Engine:
-    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, has_files: bool) -> None:
+    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, has_files: bool, blocks: int) -> None:
         model.mkdir(parents=True, exist_ok=True)
-        described = MODEL | SIZES[size]
-        (model / "config.json").write_text(json.dumps(described))
-        if has_files:
-            write_weights(model, described)
+        is_hybrid = size in HYBRIDS
+        if is_hybrid:
+            has_files = True
+            if not (model / "model.safetensors").is_file():
+                write_model(model, HYBRIDS[size])
+        else:
+            described = MODEL | SIZES[size]
+            (model / "config.json").write_text(json.dumps(described))
+            if has_files:
+                write_weights(model, described)
         begun = time.monotonic()
         if kv and "LMCache" in kv["kv_connector"]:
             _guard_dispatcher()
@@ -96,22 +136,34 @@ class Engine:
         more = {"kv_transfer_config": kv} if kv else {}
         if ranks > 1:
             more["tensor_parallel_size"] = ranks
+        if is_hybrid:
+            more["max_num_batched_tokens"] = CHUNK_TOKENS
+        if size == "state":
+            more["mamba_cache_mode"] = "align"
+        if blocks:
+            more["num_gpu_blocks_override"] = blocks
         self.imported_s = time.monotonic() - begun
         begun = time.monotonic()
         self.llm = LLM(
             model=str(model), load_format="auto" if has_files else "dummy", skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
-            max_model_len=4096, block_size=BLOCK_TOKENS, enable_prefix_caching=True, seed=0, disable_log_stats=False, **more,
+            max_model_len=2048 if is_hybrid else 4096, block_size=BLOCK_TOKENS, enable_prefix_caching=True, seed=0, disable_log_stats=False, **more,
         )  # fmt: skip
         self.started_s = time.monotonic() - begun
         self.parameters = SamplingParams
         self.batch = 16 if size == "tiny" else 6
         self.shared, self.long = prompts()
+        if is_hybrid:
+            self.shared = self.shared[:8]
+            # Cold and restored, the last chunk begins at the same token: so what is computed is equal to the last bit.
+            chosen = random.Random(2)
+            lengths = [chosen.choice([2, 3]) * CHUNK_TOKENS + chosen.randrange(1, BLOCK_TOKENS) for _ in range(6)]
+            self.long = [[chosen.randrange(3, 4000) for _ in range(length)] for length in lengths]
 
     def counters(self) -> dict[str, float]:
         return {
             one.name.removeprefix("vllm:"): one.value
             for one in self.llm.get_metrics()
-            if ("prefix_cache" in one.name or "kvtier" in one.name) and hasattr(one, "value")
+            if ("prefix_cache" in one.name or "kvtier" in one.name or "preemptions" in one.name) and hasattr(one, "value")
         }
 
     def generate(self, some: list[list[int]], tokens: int) -> tuple[float, list]:
@@ -120,11 +172,41 @@ class Engine:
         outputs = self.llm.generate([{"prompt_token_ids": one} for one in some], parameters, use_tqdm=False)
         return time.monotonic() - begun, outputs
 
+    def logprobs(self) -> list[list[float]]:
+        """Of the tokens that are generated for each prompt by itself, so that what else is computed changes nothing."""
+        parameters = self.parameters(temperature=0, max_tokens=16, ignore_eos=True, detokenize=False, logprobs=1)
+        outputs = [
+            self.llm.generate([{"prompt_token_ids": one}], parameters, use_tqdm=False)[0].outputs[0] for one in self.long
+        ]
+        return [[of_token[token].logprob for of_token, token in zip(one.logprobs, one.token_ids, strict=True)] for one in outputs]
+
+    def zero_loads(self) -> None:
+        """From now on blocks are zeroed when they have been loaded. The engine core is in this process."""
+        from kvtier.vllm._worker import Worker
+
+        runner = self.llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+        collect = Worker._collect_load
+
+        def collected(worker: Worker, request_id: str, load: Any, statuses: list) -> None:
+            for of_layer in runner.kv_caches:
+                for tensor in of_layer if isinstance(of_layer, (list, tuple)) else [of_layer]:
+                    tensor[load.block_ids] = 0
+            collect(worker, request_id, load, statuses)
+
+        Worker._collect_load = collected
+
     def run(self, command: dict) -> dict:
         before = self.counters()
         reset = self.llm.reset_prefix_cache() if command.get("reset") else None
         answer: dict = {"pass": command["pass"], "reset": reset}
-        seconds, outputs = self.generate(self.shared, 16)
+        if command.get("zero"):
+            self.zero_loads()
+        if command.get("logprobs"):
+            answer["logprobs"] = self.logprobs()
+            after = self.counters()
+            answer["counters"] = {name: value - before.get(name, 0) for name, value in after.items()}
+            return answer
+        seconds, outputs = self.generate(self.long if command.get("long") else self.shared, command.get("tokens", 16))
         answer["seconds"] = seconds
         answer["tokens"] = [list(one.outputs[0].token_ids) for one in outputs]
         answer["cached"] = sum(one.num_cached_tokens or 0 for one in outputs)
@@ -158,16 +240,19 @@ def turns(engine: Engine, groups: int) -> dict[str, list[float]]:
 def main() -> None:
     parser = Arguments(prog="checks.engines.run")
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--size", choices=[*SIZES, *HYBRIDS], default="tiny")
     parser.add_argument("--answers", type=int, required=True)
     parser.add_argument("--kv")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--files", action="store_true", help="the model's weights are in files")
+    parser.add_argument("--blocks", type=int, default=0, help="how many blocks the engine has; 0: what fits")
     arguments = parser.parse_args()
     answers = os.fdopen(arguments.answers, "w", buffering=1)
-    engine = Engine(arguments.model, arguments.size, json.loads(arguments.kv) if arguments.kv else None, arguments.ranks, arguments.files)
+    kv = json.loads(arguments.kv) if arguments.kv else None
+    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.files, arguments.blocks)
     hello = {"imported_s": engine.imported_s, "started_s": engine.started_s, "loadable": loadable(engine.shared)}
     hello["prompt_tokens"] = sum(map(len, engine.shared))
+    hello["loadable_long"] = loadable(engine.long)
     print(json.dumps(hello), file=answers)
     for line in sys.stdin:
         command = json.loads(line)

@@ -27,6 +27,9 @@ PASS_TIMEOUT_S = 600
 TURNS_TIMEOUT_S = 1800
 HITS_SHARE_MIN = 0.98
 ZERO_SHARE_MIN = 0.98
+ROUNDING_MAX = 1e-4
+"""of a log probability: what a batch of other requests changes"""
+_FEW_BLOCKS = {"window": 130, "state": 112}
 LOCAL_HITS = "prefix_cache_hits"
 HITS = "external_prefix_cache_hits"
 
@@ -79,9 +82,10 @@ class Engine:
 
     def __init__(
         self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
-        size: str = "tiny", has_files: bool = False,
+        size: str = "tiny", has_files: bool = False, blocks: int = 0,
     ) -> None:  # fmt: skip
-        """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py; `has_files`: its weights are in files."""
+        """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py; `has_files`: its weights are in files;
+        `blocks` of the engine's own cache, 0 for what fits."""
         self.name = name
         self.log_path = folder / f"engine-{name}.log"
         answers, given = os.pipe()
@@ -91,7 +95,7 @@ class Engine:
         ]  # fmt: skip
         if kv:
             command += ["--kv", json.dumps(kv)]
-        command += ["--ranks", str(ranks), *["--files"] * has_files]
+        command += ["--ranks", str(ranks), "--blocks", str(blocks), *["--files"] * has_files]
         settings = {
             "PYTHONHASHSEED": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": str(multiprocessing), "LMCACHE_TRACK_USAGE": "false",
@@ -306,6 +310,67 @@ class Check:
                 self.hold(f"tokens, {when}", answer["tokens"] == tokens[reader], "as without kvtier")
                 self._hits(when, answer, most)
 
+    def hybrid(self) -> None:
+        """Models with several kinds of KV cache: a sliding window and full attention, a convolution's state and full attention."""
+        for size in ("window", "state"):
+            self.say(f"model with a {size}")
+            with engine(self.root, self.folder, f"hybrid-{size}-none", None, 0, size=size) as plain:
+                right = plain.run(**{"pass": "none", "logprobs": True})["logprobs"]
+                again = plain.run(**{"pass": "again", "reset": True, "logprobs": True})
+                self._logprobs(f"{size}, without kvtier once more", again, right)
+                most = plain.hello["loadable_long"]
+            with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+                daemon = Daemon(self.root, Path(folder))
+                daemon.start()
+                try:
+                    self._hybrid(size, daemon, kvtier(daemon.socket, f"hybrid-{size}"), right, most)
+                finally:
+                    daemon.stop()
+
+    def _hybrid(self, size: str, daemon: Daemon, kv: dict, right: list, most: int) -> None:
+        with engine(self.root, self.folder, f"hybrid-{size}-first", kv, 0, size=size) as first:
+            self._logprobs(f"{size}, cold, in chunks", first.run(**{"pass": "cold", "logprobs": True}), right)
+            warm = first.run(**{"pass": "warm", "reset": True, "logprobs": True})
+            self._logprobs(f"{size}, restored", warm, right)
+            self._hits(f"{size}, restored", warm, most)
+            daemon.stop()
+            daemon.start()
+            again = first.run(**{"pass": "daemon restarted", "reset": True, "logprobs": True})
+            self._logprobs(f"{size}, daemon restarted", again, right)
+            self._hits(f"{size}, daemon restarted", again, most)
+            first.begin(**{"pass": "daemon killed", "reset": True, "logprobs": True})
+            time.sleep(0.5)
+            daemon.kill()
+            killed = first.end_of_run()
+            self._logprobs(f"{size}, daemon killed in mid-run", killed, right)
+            self.say(f"         {killed['counters'][HITS]:,.0f} of {most:,} tokens were found")
+            daemon.start()
+        with engine(self.root, self.folder, f"hybrid-{size}-second", kv, 0, size=size) as second:
+            fresh = second.run(**{"pass": "engine restarted", "logprobs": True})
+            self._logprobs(f"{size}, engine restarted", fresh, right)
+            self._hits(f"{size}, engine restarted", fresh, most)
+            zeroed = second.run(**{"pass": "zeroed", "reset": True, "logprobs": True, "zero": True})["logprobs"]
+            differing = sum(one != other for one, other in zip(zeroed, right, strict=True))
+            text = f"{differing} of {len(right)} prompts have other log probabilities when what is loaded is zeroed"
+            self.hold(f"the check sees wrong blocks, {size}", differing == len(right), text)
+        # Few blocks, so that requests are preempted, and come back.
+        kv["kv_connector_extra_config"]["kvtier.namespace"] += "-few"
+        with engine(self.root, self.folder, f"hybrid-{size}-few", kv, 0, size=size, blocks=_FEW_BLOCKS[size]) as few:
+            counted = [few.run(**{"pass": "preempted", "long": True, "reset": True, "tokens": 300})["counters"] for _ in range(2)]
+            count, loads = (sum(one.get(name, 0) for one in counted) for name in ("num_preemptions", "kvtier_loads"))
+            self.hold(f"preempted, {size}", count > 0, f"{count:.0f} times within two runs, {loads:.0f} loads", preemptions=count, loads=loads)
+            # What was stored of requests that lost their blocks, and came back, is right: as far as vLLM computes a batch as it
+            # computes one prompt. For states it does not, by itself: its own cache gives other log probabilities after a batch.
+            after = few.run(**{"pass": "restored", "reset": True, "logprobs": True})
+            furthest = _furthest(after["logprobs"], right)
+            self.tell(f"log probabilities, {size}, after preemptions", f"the furthest differs by {furthest:g}", furthest=furthest)
+            if size == "window":
+                self.hold(f"log probabilities, {size}, after preemptions", furthest < ROUNDING_MAX, f"nearer than {ROUNDING_MAX:g}")
+
+    def _logprobs(self, case: str, answer: dict[str, Any], right: list) -> None:
+        furthest = _furthest(answer["logprobs"], right)
+        self.hold(f"log probabilities, {case}", answer["logprobs"] == right, f"those without kvtier; the furthest differs by {furthest:g}")
+
     def lmcache(self) -> None:
         """Compares the hits with LMCache's for equal prompts: kvtier must not find less."""
         self.reference()
@@ -408,6 +473,10 @@ class Check:
         subprocess.run([str(python), "-c", _WARMING, str(daemon.socket)], check=True, timeout=120)
 
 
+def _furthest(logprobs: list, right: list) -> float:
+    return max(abs(one - other) for some, others in zip(logprobs, right, strict=True) for one, other in zip(some, others, strict=True))
+
+
 _WARMING = """
 import os, sys, time
 from kvtier import Client
@@ -454,7 +523,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "ranks", "resharding", "lmcache", "absent", "zero")
+    cases = ("identity", "ranks", "resharding", "hybrid", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

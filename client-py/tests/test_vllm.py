@@ -169,7 +169,7 @@ def test_twoRequestsOfOnePrompt_areStoredOnce(engines: Make) -> None:
 
 def _lose_before_hold(engine: Engine, one: Request, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the seventh block of a request be deleted when it was found, and before it is held."""
-    shard = engine.workers[0].connector._shard
+    shard = engine.workers[0].connector._mine[0]
     real = Scheduler._hold
     namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
 
@@ -223,14 +223,14 @@ def test_foundInMemory_isPromisedBeforeItIsHeld(engines: Make, daemon: Daemon, m
     one = request()
     held: list[bool] = []
     real = scheduler._will_be_held
-    monkeypatch.setattr(scheduler, "_will_be_held", lambda *some: (held.append(scheduler._searches[one.request_id].holds[0].done), real(*some))[1])
+    monkeypatch.setattr(scheduler, "_will_be_held", lambda *some: (held.append(scheduler._searches[one.request_id].holds[0][0].done), real(*some))[1])
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
     assert held == [False]
     # Asked again, as where the engine has no room, it is what is held that counts.
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
     search = scheduler._searches[one.request_id]
     assert search.run == 10 and search.expires_ns > time.monotonic_ns()
-    assert [call.outcome.run for call in search.holds] == [10]
+    assert [call.outcome.run for call in search.holds[0]] == [10]
 
 
 def test_anotherConnectorLoads_nothingIsHeld(engines: Make, daemon: Daemon) -> None:
@@ -295,7 +295,7 @@ def test_hole_endsTheRun(engines: Make, daemon: Daemon) -> None:
     first = engines()
     one = request()
     stored(first, one)
-    shard = first.workers[0].connector._shard
+    shard = first.workers[0].connector._mine[0]
     with Client(daemon.socket_path) as client:
         namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
         assert namespace.delete([one.block_hashes[3]]) == [Status.OK]
@@ -320,7 +320,7 @@ def test_promptOfWholeBlocksThatIsThere_isNotOfferedAgain(engines: Make, ranks: 
     stored(engine, request(40))
     again, scheduler = on_device(engine)
     assert scheduler.plan(scheduled(again, 36)).stores == []
-    scheduler.finished(again, again.block_ids)
+    scheduler.finished(again, (again.block_ids,))
     engine.settle()
     assert engine.stats["stores"] == stores
 
@@ -333,7 +333,7 @@ def on_device(engine: Engine) -> tuple[Request, Scheduler]:
     time.sleep(0.1)
     assert scheduler.matched(again, 36) == 0
     again.block_ids = list(range(10))
-    scheduler.allocated(again, again.block_ids, 0)
+    scheduler.allocated(again, (again.block_ids,), 0)
     return again, scheduler
 
 
@@ -380,7 +380,7 @@ def test_lastBlockOfAPromptDoesNotCome_isOfferedAgain(engines: Make) -> None:
     engine = engines()
     again = request(40)
     worker = engine.workers[0].connector._worker
-    worker._region = LosingRegion(worker._region, again.block_hashes[0], {9})
+    worker._regions[0] = LosingRegion(worker._regions[0], again.block_hashes[0], {9})
     engine.run(again)
     engine.settle()
     assert (again.external_tokens, engine.recomputed) == (40, 1)
@@ -392,7 +392,7 @@ def test_lastBlockOfAPromptThatIsLost_isOfferedWhenTheNextOneComes(engines: Make
     engine = engines()
     one = request(40)
     stored(engine, one)
-    shard = engine.workers[0].connector._shard
+    shard = engine.workers[0].connector._mine[0]
     with Client(daemon.socket_path) as client:
         namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
         assert namespace.delete(one.block_hashes[9:]) == [Status.OK]
@@ -546,13 +546,13 @@ def test_preempted_whatItHadNotStored_isStoredAgain(engines: Make, second_runner
     one = generated(engine)
     scheduler = engine.scheduler._scheduler
     tracked = scheduler._requests[one.request_id]
-    assert tracked.stored == 1
+    assert tracked.blocks[0].stored == 1
     # It comes back, and the engine has found its first five blocks among those that nobody else has taken.
     scheduler.matched(one, 20)
-    scheduler.allocated(one, one.block_ids, 0)
+    scheduler.allocated(one, (one.block_ids,), 0)
     scheduler.plan(scheduled(one, 20, as_new=second_runner))
-    assert (tracked.stored, tracked.block_ids) == (1 if not second_runner else 6, one.block_ids)
-    scheduler.finished(one, one.block_ids)
+    assert (tracked.blocks[0].stored, tracked.blocks[0].ids) == (1 if not second_runner else 6, one.block_ids)
+    scheduler.finished(one, (one.block_ids,))
     late = [key for store in scheduler._late for key in store.keys]
     assert late == ([] if second_runner else one.block_hashes[1:6])
     scheduler._late.clear()
@@ -583,7 +583,7 @@ def ended_with(engine: Engine, one: Request, **changed: Any) -> list[bytes]:
     block_ids = changed.pop("block_ids", one.block_ids)
     for name, value in changed.items():
         setattr(one, name, value)
-    scheduler.finished(one, block_ids)
+    scheduler.finished(one, (block_ids,))
     late = [key for store in scheduler._late for key in store.keys]
     scheduler._late.clear()
     return late
@@ -618,7 +618,7 @@ def test_engineThatPlansAhead_storesAsManyTogether(engines: Make) -> None:
     one = begun(engine, request(6))
     generate(engine, one, 29)
     one.block_ids += range(40, 50)
-    engine.scheduler._scheduler._requests[one.request_id].block_ids = one.block_ids
+    engine.scheduler._scheduler._requests[one.request_id].blocks[0].ids = one.block_ids
     # The 36th token is computed, and not decided yet.
     assert not engine.scheduler._scheduler.plan(goes_on(one, 35, 1)).stores
     one.tokens.append(7)
@@ -683,7 +683,7 @@ def test_anotherConnectorLoadsWithinTheStep_whatItWritesToIsReused(engines: Make
     other = request(40, seed=2)
     scheduler.matched(other, 8)
     other.block_ids = list(range(20, 30))
-    scheduler.allocated(other, other.block_ids, 0)
+    scheduler.allocated(other, (other.block_ids,), 0)
     # Eight tokens were there, and sixteen more it loads. Whether it can is not known yet.
     plan = scheduler.plan(scheduled(other, 24))
     assert plan.reused == other.block_ids[2:] and not plan.stores
@@ -711,7 +711,7 @@ def test_anotherConnectorHasLoaded_theRestIsStored(engines: Make) -> None:
     scheduler.allocated(other, [], 0)
     assert scheduler.plan(step_of()).reuses_any
     other.block_ids = list(range(20, 30))
-    scheduler.allocated(other, other.block_ids, 0)
+    scheduler.allocated(other, (other.block_ids,), 0)
     (store,) = scheduler.plan(scheduled(other, 24)).stores
     assert store.keys == other.block_hashes[6:]
 
@@ -745,7 +745,7 @@ def test_resetWhileItLoads_nothingOfItIsStored(engines: Make) -> None:
     scheduler = engine.scheduler._scheduler
     assert eventually(lambda: scheduler.matched(one, 0) == 40)
     one.block_ids = list(range(11))
-    scheduler.allocated(one, one.block_ids, 40)
+    scheduler.allocated(one, (one.block_ids,), 40)
     assert engine.scheduler.reset_cache() is True
     one.tokens += [7] * 20
     assert not scheduler.plan(scheduled(one, 40)).stores
@@ -759,7 +759,7 @@ def test_resetWhileItWaitsForItsBlocksAgain_whatItLoadsIsNotStored(engines: Make
     scheduler = engine.scheduler._scheduler
     scheduler.matched(one, 20)
     one.block_ids = list(range(7))
-    scheduler.allocated(one, one.block_ids, 0)
+    scheduler.allocated(one, (one.block_ids,), 0)
     assert engine.scheduler.reset_cache() is True
     weigh(engine)
     plan = scheduler.plan(scheduled(one, 20))
@@ -813,7 +813,7 @@ def test_chunkedPrefill_storesEachBlockOnce(engines: Make) -> None:
 @pytest.mark.parametrize("annotate", [False, True])
 def test_largeStore_isCutIntoPieces_theLastOnesFirst(engines: Make, monkeypatch: pytest.MonkeyPatch, annotate: bool) -> None:
     engine = engines({"kvtier.annotate": annotate})
-    engine.scheduler._scheduler._piece_blocks = 4
+    engine.scheduler._scheduler._piece_blocks = [4]
     plans: list[Any] = []
     real = Scheduler.plan
 
@@ -967,8 +967,8 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
         scheduler._speed.tokens_per_s = 1e6
         slow = Lookup(10, 1.0, [(Status.OK, 10, b"\0" * 40)])
         search = scheduler._search(request(), 10, time.monotonic())
-        search.lookups = [SimpleNamespace(done=True, outcome=slow)]
-        assert scheduler._take_lookups(search, time.monotonic())
+        search.lookups = [[SimpleNamespace(done=True, outcome=slow)]]
+        assert scheduler._take_lookups(search, 0, time.monotonic())
         assert search.found == (10 if wanted else 0)
 
 
@@ -1056,7 +1056,7 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
         engine.step_tokens = 24
         engine.run(one)
         engine.settle()
-    hashes = engine.scheduler._scheduler._keys(one, 0, 10)
+    hashes = engine.scheduler._scheduler._keys(one, engine.scheduler._scheduler._groups[0], 0, 10)
     assert not set(hashes) & set(one.block_hashes)
     extra_keys = _connector._extra_keys(one, range(0, 41, 4))
     assert extra_keys is not None and "tenant" in str(extra_keys[0])
@@ -1074,7 +1074,7 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
     for rank, worker in enumerate(engine.workers):
         # A block that has an annotation takes no other; those of further ranks have none.
         with Client(daemon.socket_path, timeout=60) as client:
-            shard = worker.connector._shard
+            shard = worker.connector._mine[0]
             namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
             assert namespace.annotate(hashes, [b"other"] * 10) == (Status.OK, 10 if rank else 0)
 
@@ -1110,7 +1110,7 @@ def test_twoRanks_eachLoadsItsOwnPart(engines: Make) -> None:
 
 def test_pipelineRanks_eachLoadsItsOwnPart(engines: Make) -> None:
     first = engines(ranks=2, pipeline=2)
-    assert [worker.connector._shard.name.split("/")[-2] for worker in first.workers] == ["pp0tp0", "pp0tp1", "pp1tp0", "pp1tp1"]
+    assert [worker.connector._mine[0].name.split("/")[-2] for worker in first.workers] == ["pp0tp0", "pp0tp1", "pp1tp0", "pp1tp1"]
     assert stored(first, request()) == 40
     second = engines(ranks=2, pipeline=2)
     again = request()
@@ -1142,7 +1142,7 @@ def test_oneRanksPartMissing_isAMissForAll(engines: Make, daemon: Daemon) -> Non
     first = engines(ranks=2)
     one = request()
     stored(first, one)
-    shard = first.workers[1].connector._shard
+    shard = first.workers[1].connector._mine[0]
     with Client(daemon.socket_path) as client:
         namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
         namespace.delete([one.block_hashes[0]])
@@ -1202,7 +1202,7 @@ def test_noHashSeed_isToldAndKeptApart(engines: Make, monkeypatch: pytest.Monkey
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         alone = engines(cache_config__prefix_caching_hash_algo="xxhash_cbor")
     assert "Set PYTHONHASHSEED=0" in caplog.text
-    assert "unseeded" in alone.workers[0].connector._shard.name
+    assert "unseeded" in alone.workers[0].connector._mine[0].name
 
 
 # ---- what goes wrong ----
@@ -1259,8 +1259,8 @@ def test_load_isOfWholeBlocks(engines: Make) -> None:
     engine = engines()
     worker = engine.workers[0].connector._worker
     asked: list[dict[str, Any]] = []
-    get = worker._region.get
-    worker._region.get = lambda keys, block_ids, **more: (asked.append(more), get(keys, block_ids, **more))[1]
+    get = worker._regions[0].get
+    worker._regions[0].get = lambda keys, block_ids, **more: (asked.append(more), get(keys, block_ids, **more))[1]
     again = request()
     engine.run(again)
     assert again.external_tokens == 40
@@ -1277,7 +1277,7 @@ def test_someBlocksOfOneRequestAreLost_fromTheFirstOnItIsComputed(engines: Make,
     ones = [request(seed=seed) for seed in (1, 2, 3)]
     # One rank has lost them: for all ranks they are lost.
     worker = engine.workers[-1].connector._worker
-    worker._region = LosingRegion(worker._region, ones[1].block_hashes[0], lost)
+    worker._regions[0] = LosingRegion(worker._regions[0], ones[1].block_hashes[0], lost)
     engine.run(*ones)
     assert [one.external_tokens for one in ones] == [40, 40, 40]
     assert engine.recomputed == 10 - min(lost)
@@ -1292,11 +1292,11 @@ def test_lostBlock_isStoredAgainOnceItIsComputed(engines: Make, daemon: Daemon) 
     stored(first, one)
     engine = engines()
     again = request()
-    shard = first.workers[0].connector._shard
+    shard = first.workers[0].connector._mine[0]
     with Client(daemon.socket_path) as client:
         namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
         worker = engine.workers[0].connector._worker
-        worker._region = LosingRegion(worker._region, again.block_hashes[0], {4})
+        worker._regions[0] = LosingRegion(worker._regions[0], again.block_hashes[0], {4})
         engine.add(again)
         engine.step_until(lambda: again.state == "received")
         assert namespace.delete(one.block_hashes[4:10]) == [Status.OK] * 6
@@ -1311,8 +1311,8 @@ class LateRegion:
     def __init__(self, engine: Engine, last: int = 3, rank: int = 0, lost: bool = False) -> None:
         self._worker = engine.workers[rank]
         side = self._worker.connector._worker
-        self._region = side._region
-        side._region = self
+        self._region = side._regions[0]
+        side._regions[0] = self
         self.last = last
         self.lost = lost
         self.let_go = threading.Event()
@@ -1725,7 +1725,7 @@ def test_preempted_whatTheDaemonHasLost_isStoredAgain(engines: Make, daemon: Dae
     engine.step_until(lambda: one.num_computed_tokens >= 48)
     engine.settle()
     engine.preempt(one)
-    shard = engine.workers[0].connector._shard
+    shard = engine.workers[0].connector._mine[0]
     with Client(daemon.socket_path) as client:
         namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
         assert namespace.delete(one.block_hashes[3:12]) == [Status.OK] * 9
@@ -1945,7 +1945,7 @@ def test_keysThatDontTellABlocksBytes_areServedWithout() -> None:
 
 
 def test_blocksThatTheEngineClears_andStagesThatGuess_areServedWithout() -> None:
-    cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=SlidingWindowSpec(block_size=BLOCK_TOKENS))])
+    cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=SlidingWindowSpec(block_size=BLOCK_TOKENS, sliding_window=8))])
     made = config({}, parallel_config__pipeline_parallel_size=2)
     assert not _connector._unserved(made, cache)
     made.speculative_config = SimpleNamespace()
@@ -1953,14 +1953,16 @@ def test_blocksThatTheEngineClears_andStagesThatGuess_areServedWithout() -> None
     made.parallel_config.pipeline_parallel_size = 1
     assert not _connector._unserved(made, cache)
     cache.needs_kv_cache_zeroing = True
+    assert not _connector._unserved(made, cache)
+    made.use_v2_model_runner = True
     assert "clears" in _connector._unserved(made, cache)
 
 
-def test_hybridModel_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_modelOfAnUnknownKind_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     group = SimpleNamespace(kv_cache_spec=SimpleNamespace(block_size=4))
     cache = SimpleNamespace(num_blocks=4, kv_cache_groups=[group, group])
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         made = config({"kvtier.socket": str(tmp_path / "none")})
         connector = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
-    assert "2 kinds of KV cache; expected one" in caplog.text
+    assert "KV cache is of kind SimpleNamespace" in caplog.text
     assert connector.get_num_new_matched_tokens(request(), 0) == (0, False)

@@ -72,7 +72,7 @@ def run(engine: Engine, one: Request) -> int:
 
 
 def properties(engine: Engine, rank: int = 0) -> dict[str, str]:
-    return dict(engine.workers[rank].connector._shard.properties)
+    return dict(engine.workers[rank].connector._mine[0].properties)
 
 
 # ---- which weights an engine is started with ----
@@ -114,8 +114,8 @@ def test_oneModel_isTheSameForAllRanks_andTheScheduler(engines: Make, tmp_path: 
 def test_ranksWithTheSameBytes_goByTheWeightsOfTheFirst(engines: Make, seed: int) -> None:
     """Of which no files are known: each rank has others in its memory."""
     first = engines(ranks=2, model_config__use_mla=True)
-    digests = {worker.connector._shard.weights for worker in first.workers}
-    assert len(digests) == 1 or len({worker.connector._shard.name for worker in first.workers}) == 1
+    digests = {worker.connector._mine[0].weights for worker in first.workers}
+    assert len(digests) == 1 or len({worker.connector._mine[0].name for worker in first.workers}) == 1
     assert run(first, request(seed)) == 0
     assert run(engines(ranks=2, model_config__use_mla=True), request(seed)) == 40
 
@@ -130,7 +130,7 @@ def test_resolvedCommit_isTheWeights(engines: Make, tmp_path: Path, monkeypatch:
     # The branch has moved, and this engine was started after it.
     reference.write_text(OTHER)
     second = engines("org/tiny")
-    assert first.workers[0].connector._shard.name != second.workers[0].connector._shard.name
+    assert first.workers[0].connector._mine[0].name != second.workers[0].connector._mine[0].name
     # vLLM's own configuration knows what was loaded, too.
     made = config({}, model_config__model="org/other", model_config__revision="v1")
     made.model_config.hf_config._commit_hash = COMMIT
@@ -169,7 +169,7 @@ def test_namedWeights_areThoseOfTheirName(
 
 def test_dummyWeights_areThoseOfTheirSeed(engines: Make) -> None:
     made = [engines(load_config__load_format="dummy", model_config__seed=one) for one in (0, 0, 1)]
-    names = [one.workers[0].connector._shard.name for one in made]
+    names = [one.workers[0].connector._mine[0].name for one in made]
     assert names[0] == names[1] != names[2]
     assert properties(made[0])["weights"] == "dummy, seed 0"
 
@@ -497,7 +497,7 @@ def test_daemonClears_onlyWhenAnOperatorSaysSo(engines: Make, daemon: Daemon, se
             engine.reset_prefix_cache(connector=True)
             run(engine, request(seed))
         assert client.counters().get("clears", 0) == before
-        shard = engine.workers[0].connector._shard
+        shard = engine.workers[0].connector._mine[0]
         namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
         # One that clears it has all epochs gone.
         assert namespace.clear().blocks >= 30

@@ -62,6 +62,13 @@ def _install_double() -> None:
             assert self._connector_metadata is not None
             return self._connector_metadata
 
+        def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
+            sent, received = self.get_finished(finished_req_ids)  # type: ignore[attr-defined]
+            return SimpleNamespace(finished_sending=set(sent or ()), finished_recving=set(received or ()), failed_recving=set())
+
+    class SupportsHMA:
+        pass
+
     @dataclass
     class KVConnectorStats:
         data: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +82,7 @@ def _install_double() -> None:
     for name in ("vllm.distributed", "vllm.v1", "vllm.v1.core", "vllm.distributed.kv_transfer", "vllm.distributed.kv_transfer.kv_connector", base):
         module(name)
     module("vllm", __version__="0.32.0")
-    module(f"{base}.base", KVConnectorBase_V1=KVConnectorBase_V1, KVConnectorRole=KVConnectorRole, **bare)
+    module(f"{base}.base", KVConnectorBase_V1=KVConnectorBase_V1, KVConnectorRole=KVConnectorRole, SupportsHMA=SupportsHMA, **bare)
     module(f"{base}.metrics", KVConnectorStats=KVConnectorStats, KVConnectorPromMetrics=KVConnectorPromMetrics)
 
     def extra_keys(request: Any, begin: int, end: int, first: int) -> tuple[Any, int]:
@@ -264,7 +271,7 @@ class Engine:
         made.parallel_config.pipeline_parallel_size = pipeline
         self.second_runner = second_runner
         self.drafts = drafts
-        group = SimpleNamespace(kv_cache_spec=spec(block_size=BLOCK_TOKENS))
+        group = SimpleNamespace(kv_cache_spec=spec(block_size=BLOCK_TOKENS, sliding_window=1 << 20))
         cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[group])
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
         self.pool = SimpleNamespace(cached_block_hash_to_block=object())

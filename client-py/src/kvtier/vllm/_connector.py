@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
     KVConnectorRole,
     KVConnectorWorkerMetadata,
+    SupportsHMA,
 )
 
 from kvtier import torch as kvtier_torch
@@ -23,22 +25,26 @@ from kvtier._connection import namespace_properties
 from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
 from kvtier._polled import Polled
 from kvtier._types import Leases
-from kvtier.client import Client
+from kvtier.client import Client, Namespace
+from kvtier.engine.groups import ALL, LAST, Rule
 from kvtier.torch import Region, SharedEvent
-from kvtier.vllm import _namespace, _shards, _versions
+from kvtier.vllm import _groups, _namespace, _shards, _versions
+from kvtier.vllm._groups import Group
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._shards import Joint, Rank
 from kvtier.vllm._steps import Plan, Shard
 from kvtier.vllm._weights import Memory
-from kvtier.vllm._worker import Hold, Tensors, Worker, cross_layer_tensors, tensors_of
+from kvtier.vllm._worker import Tensors, Worker, cross_layer_tensors, tensors_of
 
 _log = logging.getLogger("vllm.kvtier")
 
 _RING_BYTES = 1 << 20
 _START_TIMEOUT_S = 2.0
 _HOLD_TIMEOUT_S = 0.05
+_REPORTS_FAILURES = hasattr(KVConnectorBase_V1, "get_transfer_results")
+"""whether this vLLM can be told that a load has failed, and not only which blocks were not loaded"""
 _NOT_USED = "kvtier is not used, and this engine neither loads nor stores blocks: %s"
 
 if _versions.refusal(vllm.__version__):
@@ -76,12 +82,12 @@ class KvtierWorkerMetadata(KVConnectorWorkerMetadata):
 
 @dataclass
 class KvtierShard(KVConnectorHandshakeMetadata):
-    """A worker's namespace, on its way to the scheduler."""
+    """A worker's namespaces, one of each group, on their way to the scheduler."""
 
-    shard: Shard
+    shards: list[Shard]
 
 
-class KvtierConnector(KVConnectorBase_V1):
+class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
     """Keeps the KV blocks of an engine in kvtier, and loads what any engine with the same configuration kept.
 
     Whatever is wrong with the daemon, the engine serves: it then computes everything itself. Only a configuration that
@@ -95,8 +101,9 @@ class KvtierConnector(KVConnectorBase_V1):
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
         self._client: Client | None = None
-        self._shard: Shard | None = None
-        self._part: Joint | None = None
+        self._mine: list[Shard] = []
+        self._joint: list[bool] = []
+        self._first: Namespace | None = None
         self._place = (0, 0)
         self._off = _unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
@@ -104,7 +111,7 @@ class KvtierConnector(KVConnectorBase_V1):
                 _log.warning(_NOT_USED, self._off)
             transfer.kv_load_failure_policy = self._settings.load_failure
             self._block_tokens = _block_tokens(vllm_config, kv_cache_config)
-            self._keeps_blocks = _keeps_blocks(kv_cache_config)
+            self._keeps_blocks = _groups.keeps_blocks(kv_cache_config.kv_cache_groups)
             self._pool: Any = None
 
     @property
@@ -121,23 +128,29 @@ class KvtierConnector(KVConnectorBase_V1):
 
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
         blocks = int(self._kv_cache_config.num_blocks)
-        self._register(lambda: tensors_of(kv_caches, blocks, self._block_axis, self._letters))
+        groups = self._kv_cache_config.kv_cache_groups
+
+        def tensors() -> list[Tensors]:
+            of_groups = [kv_caches]
+            if len(groups) > 1:
+                # A layer that shares another's cache is in that one's group, or in none.
+                of_groups = [{name: kv_caches[name] for name in group.layer_names if name in kv_caches} for group in groups]
+            return [tensors_of(some, blocks, self._block_axis, self._letters) for some in of_groups]
+
+        self._register(tensors)
 
     def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
         blocks = int(self._kv_cache_config.num_blocks)
         letters = _shards.letters_of_all_layers(self._vllm_config, attn_backend, kv_cache)
-        self._register(lambda: cross_layer_tensors(kv_cache, blocks, letters))
+        self._register(lambda: [cross_layer_tensors(kv_cache, blocks, letters)])
 
-    def _register(self, make: Callable[[], Tensors]) -> None:
-        region: Region | None = None
-        hold: Hold | None = None
-        writes = False
+    def _register(self, make: Callable[[], list[Tensors]]) -> None:
+        regions: list[Region] = []
         memory = Memory.of_caller()
         self._place = _rank()
         if not self._off:
             try:
-                region, hold = self._region(make(), memory)
-                writes = self._shard is not None and self._shard.writes
+                self._open(make(), memory, regions)
             except NamespaceMismatch as error:
                 text = _namespace.mismatch_text(str(error))
                 if self._settings.mismatch == "fail":
@@ -145,43 +158,64 @@ class KvtierConnector(KVConnectorBase_V1):
                 _log.error("%s", text)
             except KvtierError as error:
                 _log.warning(_NOT_USED, error)
-        if region is None:
-            self._shard = None
-        event = _device_event if region is not None and _on_gpu() else _no_event
+        if not self._mine or len(regions) < len(self._mine):
+            for region in regions:
+                region.close()
+            regions, self._mine = [], []
+        event = _device_event if regions and _on_gpu() else _no_event
         # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
-        annotates = self._part is not None or self._place == (0, 0)
-        self._worker = Worker(region, self._settings, writes, annotates, event, hold, memory.digest)
-
-    def _region(self, tensors: Tensors, memory: Memory) -> tuple[Region, Hold | None]:
-        shard = self._shard = self._make_shard(tensors, memory.digest())
-        # The scheduler's side tells of a daemon that is not there.
-        self._client = Client(
-            self._settings.socket or None, name=f"vllm {shard.name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
-        )
-        namespace = self._client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
-
-        def hold(keys: Sequence[bytes], timeout_s: float) -> Leases:
-            within_s = min(timeout_s, _HOLD_TIMEOUT_S)
-            return namespace.acquire(keys, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=within_s)
-
-        region = kvtier_torch.register(
-            namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name,
-            shard=None if self._part is None else self._part.shard,
-        )  # fmt: skip
+        annotates = any(self._joint) or self._place == (0, 0)
+        is_plain = len(regions) < 2 and self._rules() == [ALL]
         # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
-        stages = int(self._vllm_config.parallel_config.pipeline_parallel_size)
-        return region, hold if stages == 1 else None
+        promises = is_plain and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
+        self._worker = Worker(
+            regions, self._settings, [one.writes for one in self._mine], annotates, event,
+            self._hold if regions and promises else None, memory.digest, is_plain,
+        )  # fmt: skip
 
-    def _make_shard(self, tensors: Tensors, loaded: str) -> Shard:
-        part = self._part = _shards.joint_of(
+    def _rules(self) -> list[Rule | None]:
+        return [_groups.rule_of(group.kv_cache_spec) for group in self._kv_cache_config.kv_cache_groups]
+
+    def _open(self, of_groups: Sequence[Tensors], memory: Memory, regions: list[Region]) -> None:
+        """Registers the tensors of each group, and adds their regions to `regions`."""
+        loaded = memory.digest()
+        parts = [self._part_of(tensors, loaded) for tensors in of_groups]
+        self._joint = [part is not None for part in parts]
+        self._mine = [
+            self._make_shard(number, tensors, part, loaded) for number, (tensors, part) in enumerate(zip(of_groups, parts, strict=True))
+        ]
+        # The scheduler's side tells of a daemon that is not there.
+        client = self._client = Client(
+            self._settings.socket or None, name=f"vllm {self._mine[0].name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
+        )
+        for shard, tensors, part in zip(self._mine, of_groups, parts, strict=True):
+            namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+            self._first = self._first or namespace
+            regions.append(
+                kvtier_torch.register(
+                    namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name, shard=None if part is None else part.shard
+                )
+            )
+
+    def _hold(self, keys: Sequence[bytes], timeout_s: float) -> Leases:
+        assert self._first is not None
+        within_s = min(timeout_s, _HOLD_TIMEOUT_S)
+        return self._first.acquire(keys, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=within_s)
+
+    def _part_of(self, tensors: Tensors, loaded: str) -> Joint | None:
+        """This rank's part of the blocks of a group; None: its ranks have blocks of their own."""
+        return _shards.joint_of(
             self._vllm_config, tensors.tensors, tensors.letters, self._place, _on_gpu(), loaded, os.urandom(16).hex(), _gathered
         )
+
+    def _make_shard(self, number: int, tensors: Tensors, part: Joint | None, loaded: str) -> Shard:
+        group = _namespace.GroupText.of(self._kv_cache_config.kv_cache_groups, number)
+        engine = str(self._kv_transfer_config.engine_id)
         if part is not None:
             dtype = str(tensors.tensors[0].dtype).removeprefix("torch.")
             layout = f"{dtype} {_shards.attention(_attention(self._vllm_config))}".rstrip()
-            engine = str(self._kv_transfer_config.engine_id)
             shard = _namespace.joint(
-                self._vllm_config, self._settings, layout, part, engine, _has_fixed_seed(), self._place == (0, 0)
+                self._vllm_config, self._settings, layout, part, engine, _has_fixed_seed(), self._place == (0, 0), group
             )
             return replace(shard, weights=loaded)
         block_bytes = sum(
@@ -192,8 +226,8 @@ class KvtierConnector(KVConnectorBase_V1):
         # Ranks with the same bytes share a namespace, and go by the weights of the first one.
         shared, alone = _of_first_rank((loaded, os.urandom(16).hex())) if _is_replicated(self._vllm_config) else (loaded, "")
         shard = _namespace.shard_of(
-            self._vllm_config, self._settings, layout, block_bytes, self._place, str(self._kv_transfer_config.engine_id), _has_fixed_seed(),
-            shared, alone or os.urandom(16).hex(),
+            self._vllm_config, self._settings, layout, block_bytes, self._place, engine, _has_fixed_seed(), shared,
+            alone or os.urandom(16).hex(), group,
         )  # fmt: skip
         return replace(shard, weights=loaded)
 
@@ -211,7 +245,7 @@ class KvtierConnector(KVConnectorBase_V1):
         return shape.index(unlikely) if unlikely in shape and len(shape) == len(tensor.shape) else None
 
     def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
-        return None if self._shard is None else KvtierShard(self._shard)
+        return KvtierShard(self._mine) if self._mine else None
 
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
         if self._worker is not None and isinstance(kv_connector_metadata, KvtierMetadata):
@@ -247,6 +281,12 @@ class KvtierConnector(KVConnectorBase_V1):
             return None, None
         return None, self._worker.finished(self._plan().idle) or None
 
+    def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
+        results = super().get_transfer_results(finished_req_ids)
+        if self._worker is not None:
+            results.failed_recving = self._worker.take_failed()
+        return results
+
     def get_block_ids_with_load_errors(self) -> set[int]:
         return self._worker.take_invalid() if self._worker is not None else set()
 
@@ -262,7 +302,7 @@ class KvtierConnector(KVConnectorBase_V1):
     # ---- the scheduler ----
 
     def set_xfer_handshake_metadata_pp_aware(self, metadata: dict[tuple[int, int], KVConnectorHandshakeMetadata]) -> None:
-        shards = {rank: one.shard for rank, one in metadata.items() if isinstance(one, KvtierShard)}
+        shards = {rank: one.shards for rank, one in metadata.items() if isinstance(one, KvtierShard)}
         parallel = self._vllm_config.parallel_config
         expected = int(parallel.pipeline_parallel_size) * int(parallel.tensor_parallel_size)
         if len(shards) != expected:
@@ -277,8 +317,8 @@ class KvtierConnector(KVConnectorBase_V1):
         if self._scheduler is not None:
             self._scheduler.watch(gpu_block_pool)
 
-    def _start(self, by_rank: dict[tuple[int, int], Shard]) -> None:
-        shards = list(by_rank.values())
+    def _start(self, by_rank: dict[tuple[int, int], list[Shard]]) -> None:
+        shards = [one for of_rank in by_rank.values() for one in of_rank]
         for advice in {one.advice for one in shards if one.advice}:
             _log.warning("kvtier: %s", advice)
         algorithm = str(self._vllm_config.cache_config.prefix_caching_hash_algo)
@@ -289,17 +329,24 @@ class KvtierConnector(KVConnectorBase_V1):
             polled.connection.open_within(_START_TIMEOUT_S)
         except Unavailable as error:
             polled.connection.warn(error)
-        distinct = {
-            one.name: namespace_properties(one.name, one.block_bytes, dict(one.properties)) for one in shards
-        }
-        writers = sum(one.writes for one in shards)
+        groups = [self._group(number, list(some)) for number, some in enumerate(zip(*by_rank.values(), strict=True))]
         self._scheduler = Scheduler(
-            polled, list(distinct.values()), writers, self._settings, self._block_tokens, _extra_keys, self._keeps_blocks,
-            {rank: one.weights for rank, one in by_rank.items()},
+            polled, groups, self._settings, self._block_tokens, _extra_keys, self._keeps_blocks,
+            {rank: some[0].weights for rank, some in by_rank.items()},
         )  # fmt: skip
         if self._pool is not None:
             self._scheduler.watch(self._pool)
-        _log.info("kvtier is used: blocks of %d tokens, namespace %s", self._block_tokens, ", ".join(distinct))
+        names = sorted({one.name for one in shards})
+        _log.info("kvtier is used: blocks of %d tokens, namespace %s", self._block_tokens, ", ".join(names))
+
+    def _group(self, number: int, shards: Sequence[Shard]) -> Group:
+        """What the scheduler's side knows of a group, of which these are the ranks' parts."""
+        spec = self._kv_cache_config.kv_cache_groups[number].kv_cache_spec
+        rule = _groups.rule_of(spec) or ALL
+        tokens = int(spec.block_size) if len(self._kv_cache_config.kv_cache_groups) > 1 else self._block_tokens
+        distinct = {one.name: namespace_properties(one.name, one.block_bytes, dict(one.properties)) for one in shards}
+        hashes = tokens // _hash_tokens(self._vllm_config, self._kv_cache_config)
+        return Group(number, tokens, hashes, rule, rule is LAST, list(distinct.values()), sum(one.writes for one in shards))
 
     def on_new_request(self, request: Any) -> None:
         if self._scheduler is not None and not getattr(request, "skip_reading_prefix_cache", False):
@@ -316,7 +363,7 @@ class KvtierConnector(KVConnectorBase_V1):
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if self._scheduler is not None:
-            self._scheduler.allocated(request, blocks.get_block_ids()[0], num_external_tokens)
+            self._scheduler.allocated(request, blocks.get_block_ids(), num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
         if self._scheduler is None:
@@ -327,7 +374,8 @@ class KvtierConnector(KVConnectorBase_V1):
         if self._scheduler is None:
             return
         invalid = getattr(connector_output, "invalid_block_ids", None) or ()
-        self._scheduler.loaded(list(connector_output.finished_recving or ()), invalid)
+        failed = getattr(connector_output, "failed_recving", None) or ()
+        self._scheduler.loaded(list(connector_output.finished_recving or ()), invalid, failed)
         told = connector_output.kv_connector_worker_meta
         if isinstance(told, KvtierWorkerMetadata):
             self._scheduler.stores_ended(told.stores_ended)
@@ -337,6 +385,9 @@ class KvtierConnector(KVConnectorBase_V1):
                 self._scheduler.weighed(told.question, told.weights)
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        return self.request_finished_all_groups(request, (block_ids,))
+
+    def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]) -> tuple[bool, dict[str, Any] | None]:
         # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).
         if self._scheduler is not None:
             self._scheduler.finished(request, block_ids)
@@ -383,37 +434,33 @@ class KvtierConnector(KVConnectorBase_V1):
 
 def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
     """Why blocks of this engine can't be kept; empty where they can."""
-    groups = kv_cache_config.kv_cache_groups
-    if len(groups) != 1:
-        return f"the model has {len(groups)} kinds of KV cache; expected one"
-    spec = type(groups[0].kv_cache_spec).__name__
-    if "Mamba" in spec or "CrossAttention" in spec:
-        return f"the model's KV cache is of kind {spec}; kvtier keeps only KV of attention layers"
-    if "RSWA" in spec:
-        return f"the model's KV cache is of kind {spec}, in which a block depends on more than the tokens before it"
-    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
-        return "the engine clears each block when it allocates it, so a block could be lost before it is stored"
+    text = _groups.unserved(vllm_config, kv_cache_config, _REPORTS_FAILURES)
+    if text:
+        return text
     parallel = vllm_config.parallel_config
     if getattr(vllm_config, "speculative_config", None) is not None and int(parallel.pipeline_parallel_size) > 1:
         return "speculative decoding is combined with pipeline parallelism, and then only the last stage asks for stores"
     for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
         if int(getattr(parallel, name, 1) or 1) != 1:
             return f"{name} is {getattr(parallel, name)}; expected 1, because context parallelism is not supported"
-    hash_tokens = getattr(vllm_config.cache_config, "hash_block_size", None)
-    if hash_tokens is not None and hash_tokens != _block_tokens(vllm_config, kv_cache_config):
-        return f"the engine hashes pieces of {hash_tokens} tokens; expected one hash for each block"
+    hash_tokens = _hash_tokens(vllm_config, kv_cache_config)
+    groups = kv_cache_config.kv_cache_groups
+    for tokens in [_block_tokens(vllm_config, kv_cache_config)] if len(groups) == 1 else [int(one.kv_cache_spec.block_size) for one in groups]:
+        if (tokens != hash_tokens) if len(groups) == 1 else tokens % hash_tokens:
+            return f"the engine hashes pieces of {hash_tokens} tokens, and has blocks of {tokens}; expected blocks of whole pieces"
     return ""
 
 
 def _block_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
+    """The tokens of a unit that the engine restores: a block of its only group, or whole blocks of all groups."""
     groups = kv_cache_config.kv_cache_groups
-    return int(groups[0].kv_cache_spec.block_size if groups else vllm_config.cache_config.block_size)
+    return math.lcm(*(int(group.kv_cache_spec.block_size) for group in groups)) if groups else int(vllm_config.cache_config.block_size)
 
 
-def _keeps_blocks(kv_cache_config: Any) -> bool:
-    """Whether a request has all its blocks until it ends: with a window the engine frees them when they are behind it."""
-    groups = kv_cache_config.kv_cache_groups
-    return bool(groups) and type(groups[0].kv_cache_spec).__name__ in ("FullAttentionSpec", "MLAAttentionSpec")
+def _hash_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
+    """How many tokens one of the engine's hashes is of, beside those before them."""
+    told = getattr(kv_cache_config, "hash_block_size", None) or getattr(vllm_config.cache_config, "hash_block_size", None)
+    return int(told) if told is not None else _block_tokens(vllm_config, kv_cache_config)
 
 
 def _extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kvtier.vllm import _weights
+from kvtier.vllm._groups import rule_of
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._shards import Joint
 from kvtier.vllm._steps import Shard
@@ -27,6 +29,7 @@ def shard_of(
     fixed_seed: bool,
     loaded: str,
     alone: str,
+    group: "GroupText",
 ) -> Shard:
     """The namespace of one rank.
 
@@ -39,6 +42,7 @@ def shard_of(
         fixed_seed: whether this vLLM has a seed of its own where none is given.
         loaded: the digest of the weights in memory; empty: unknown.
         alone: what tells an engine from all others whose weights nobody knows.
+        group: which of the model's groups the blocks are of.
     """
     model, parallel = config.model_config, config.parallel_config
     replicated = bool(getattr(model, "use_mla", False))
@@ -52,12 +56,13 @@ def shard_of(
     properties = {
         **described.properties,
         **_IN_KEYS,
+        **group.properties,
         "layout": layout,
         "pipeline": f"{pipeline_rank} of {pipeline}",
         "tensor": f"{part} of {parts}",
     }
     return Shard(
-        _name(config, settings, described, unseeded, fixed_seed, rank_text),
+        _name(config, settings, described, unseeded, fixed_seed, group.ending + rank_text),
         block_bytes,
         {key: _one_line(value) for key, value in properties.items()},
         part == tensor_rank,
@@ -65,7 +70,9 @@ def shard_of(
     )
 
 
-def joint(config: Any, settings: Settings, layout: str, part: Joint, unseeded: str, fixed_seed: bool, is_first: bool) -> Shard:
+def joint(
+    config: Any, settings: Settings, layout: str, part: Joint, unseeded: str, fixed_seed: bool, is_first: bool, group: "GroupText"
+) -> Shard:
     """The namespace of the whole model's blocks, which all ranks put together.
 
     Args:
@@ -75,11 +82,12 @@ def joint(config: Any, settings: Settings, layout: str, part: Joint, unseeded: s
         unseeded: what tells an engine from all others whose hashes nobody else can make.
         fixed_seed: whether this vLLM has a seed of its own where none is given.
         is_first: whether this rank tells who runs the engine about its weights.
+        group: which of the model's groups the blocks are of.
     """
     described = properties_of(config, settings.weights, part.loaded, part.alone, fixed_seed)
-    properties = {**described.properties, **_IN_KEYS, "layout": layout, "form": part.form.text}
+    properties = {**described.properties, **_IN_KEYS, **group.properties, "layout": layout, "form": part.form.text}
     return Shard(
-        _name(config, settings, described, unseeded, fixed_seed, ""),
+        _name(config, settings, described, unseeded, fixed_seed, group.ending),
         part.form.block_bytes,
         {key: _one_line(value) for key, value in properties.items()},
         True,
@@ -93,6 +101,31 @@ def _name(config: Any, settings: Settings, described: "Described", unseeded: str
     if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
         name += f"/unseeded-{unseeded}"
     return f"{_one_line(name + rank_text)}/{described.suffix}"
+
+
+class GroupText(NamedTuple):
+    """What tells the blocks of one group from those of the model's other groups."""
+
+    ending: str
+    """of the namespace's name; empty for a model with one group"""
+    properties: dict[str, str]
+
+    @classmethod
+    def of(cls, groups: Sequence[Any], number: int) -> "GroupText":
+        """`groups`: vLLM's, of which this is one."""
+        if len(groups) == 1:
+            return cls("", {})
+        spec, layers = groups[number].kv_cache_spec, " ".join(groups[number].layer_names)
+        rule = rule_of(spec)
+        return cls(
+            f"/group-{number}",
+            {
+                "block_tokens": str(spec.block_size),
+                "group": f"{number} of {len(groups)}",
+                "layers": hashlib.sha256(layers.encode()).hexdigest()[:_NAME_DIGITS],
+                "rule": "none" if rule is None else rule.text,
+            },
+        )
 
 
 class Described(NamedTuple):

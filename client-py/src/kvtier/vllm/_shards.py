@@ -160,7 +160,8 @@ def _part(config: Any, tensors: Sequence[Any], letters: Sequence[str], rank: int
     except Exception:
         return None
     replicas, rest = divmod(heads * ranks, block_heads)
-    if rest or not replicas:
+    if rest or not replicas or heads != max(1, block_heads // ranks):
+        # Some layers have other numbers of heads than the model says.
         return None
     shard = Shard(
         list(letters), tokens, block_heads, rank // replicas * heads, replica=(rank % replicas, replicas), order="LCND" if on_gpu else "LCHND"

@@ -16,6 +16,8 @@ class Transfer:
     """the key before the first one"""
     annotations: list[bytes | None] | None = None
     """what is kept with the blocks for KV events"""
+    group: int = 0
+    """the number of the group whose blocks they are"""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The namespace of one rank's part of each block, as its worker made it of the tensors that it has."""
+    """The namespace of one rank's part of a group's blocks, as its worker made it of the tensors that it has."""
 
     name: str
     block_bytes: int

@@ -4,10 +4,10 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from kvtier._errors import InvalidArgument, KvtierError
 from kvtier._protocol import Status
@@ -42,9 +42,44 @@ Hold: TypeAlias = Callable[[Sequence[bytes], float], Leases]
 """Leases on blocks that are in memory; waits at most so many seconds"""
 
 
+class Copies(Protocol):
+    """Copies of one request's blocks that go on."""
+
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]: ...
+    def cancel(self) -> None: ...
+    def give_up(self) -> None: ...
+
+
+class _Several:
+    """The copies of a request's blocks of several groups."""
+
+    def __init__(self, copies: Sequence[Copying]) -> None:
+        self._copies = copies
+
+    def done(self) -> bool:
+        return all(one.done() for one in self._copies)
+
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        """All statuses, one group's behind the other's. `blocks` is not used: nobody is told of a part."""
+        end = None if timeout is None else time.monotonic() + timeout
+        statuses: list[Status] = []
+        for one in self._copies:
+            statuses += one.wait(None if end is None else max(0.0, end - time.monotonic()))
+        return statuses
+
+    def cancel(self) -> None:
+        for one in self._copies:
+            one.cancel()
+
+    def give_up(self) -> None:
+        for one in self._copies:
+            one.give_up()
+
+
 @dataclass(slots=True)
 class _Load:
-    copying: Copying | None
+    copying: Copies | None
     """None: it could not even begin"""
     keys: list[bytes]
     block_ids: list[int]
@@ -76,8 +111,7 @@ class _Load:
 
     def hold(self, hold: Hold, block_bytes: int) -> None:
         """Asks for leases on its last blocks. Those that readers must verify could yet turn out to be damaged."""
-        assert self.copying is not None
-        count = self.copying.last_blocks(len(self.keys) // _LAST_SHARE)
+        count = cast(Copying, self.copying).last_blocks(len(self.keys) // _LAST_SHARE)
         # Their memory is mapped when it is asked for first: while the load goes on, and not for longer than that.
         within_s = max(_HOLD_S_MIN, len(self.keys) * block_bytes / _BYTES_PER_S_MAX / 2)
         self.last = hold(self.keys[len(self.keys) - count :], within_s)
@@ -108,18 +142,24 @@ class Worker:
 
     def __init__(
         self,
-        region: Region | None,
+        regions: Sequence[Region],
         settings: Settings,
-        writes: bool,
+        writes: Sequence[bool],
         annotates: bool,
         event: Callable[[], Any],
         hold: Hold | None,
         weigh: Callable[[], str],
+        is_plain: bool = True,
     ) -> None:
-        """`weigh` makes the digest of the weights in memory; empty: it can't."""
-        self._region = region
+        """`regions` and `writes`, whether this rank stores, of each group; without regions nothing is loaded or stored. `weigh`
+        makes the digest of the weights in memory; empty: it can't. `is_plain`: the engine goes on from the first block that could
+        not be loaded; otherwise it takes nothing that was loaded for a request of which a block could not."""
+        self._regions = list(regions)
         self._settings = settings
-        self._writes = writes
+        self._writes = list(writes)
+        self._is_plain = is_plain
+        self._failed: set[str] = set()
+        """requests whose loads have failed, since somebody looked"""
         self._annotates = annotates
         self._event = event
         """makes what a copy waits for: that the device has done what it was told until now"""
@@ -149,11 +189,11 @@ class Worker:
         void = set(plan.void)
         for request_id in void & self._loads.keys():
             self._loads[request_id].is_void = True
-        for transfer in plan.loads:
-            copying = None if transfer.request_id in void else self._begin(transfer, "load", after)
-            self._loads[transfer.request_id] = _Load(
-                copying, transfer.keys, transfer.block_ids, time.monotonic(), len(transfer.keys)
-            )
+        for request_id, transfers in _by_request(plan.loads).items():
+            copying = None if request_id in void else self._begin_all(transfers, after)
+            keys = [key for one in transfers for key in one.keys]
+            ids = [block for one in transfers for block in one.block_ids]
+            self._loads[request_id] = _Load(copying, keys, ids, time.monotonic(), len(keys))
 
     def start_stores(self, plan: Plan) -> None:
         """After the step's forward pass was handed to the device."""
@@ -161,25 +201,40 @@ class Worker:
         self._store([*late, *plan.stores])
 
     def _store(self, transfers: Sequence[Transfer]) -> None:
-        if not self._writes or not transfers:
+        if not transfers or not any(self._writes):
             return
         after = self._event()
         for transfer in transfers:
+            if not self._writes[transfer.group]:
+                continue
             copying = self._begin(transfer, "store", after)
             if copying is None:
                 self._stores_ended += 1
             else:
                 self._stores.append(_Store(copying, frozenset(transfer.block_ids), time.monotonic()))
 
+    def _begin_all(self, transfers: Sequence[Transfer], after: Any) -> Copies | None:
+        """Loads of one request; None: they could not all begin."""
+        begun: list[Copying] = []
+        for transfer in transfers:
+            copying = self._begin(transfer, "load", after)
+            if copying is None:
+                for one in begun:
+                    self._finish(one, cancels=True)
+                return None
+            begun.append(copying)
+        return begun[0] if len(begun) == 1 else _Several(begun)
+
     def _begin(self, transfer: Transfer, what: str, after: Any) -> Copying | None:
-        if self._region is None:
+        if not self._regions:
             return None
+        region = self._regions[transfer.group]
         try:
             if what == "load":
-                return self._region.get(
+                return region.get(
                     transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s, by_layer=False
                 )
-            return self._region.put(
+            return region.put(
                 transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
                 parent=transfer.parent, depth=transfer.depth, annotations=transfer.annotations if self._annotates else None,
             )  # fmt: skip
@@ -224,8 +279,10 @@ class Worker:
                 self._finish(store.copying)
         self.observed["flush_us"] += int((time.monotonic() - begun_s) * 1e6)
 
-    def _finish(self, copying: Copying) -> None:
-        """Waits until it no longer reads the tensors."""
+    def _finish(self, copying: Copying, cancels: bool = False) -> None:
+        """Waits until it uses the tensors no longer. `cancels`: nobody wants it any more."""
+        if cancels:
+            copying.cancel()
         for _ in range(_FLUSH_TRIES):
             copying.wait(self._settings.put_timeout_s)
             if copying.done():
@@ -236,7 +293,7 @@ class Worker:
 
     def _keep_promise(self, request_id: str, load: _Load) -> None:
         """Waits for the blocks that the engine counts on, and writes those that did not come."""
-        assert load.copying is not None and load.last is not None and self._region is not None
+        assert load.copying is not None and load.last is not None
         load.copying.wait(self._settings.load_timeout_s)
         if not load.copying.done():
             load.copying.give_up()
@@ -249,7 +306,7 @@ class Worker:
                     f"request {request_id}: {len(lost) - len(found)} blocks were not loaded ({_told(statuses)}), and their bytes in "
                     "the daemon's memory are damaged. The engine has planned this step with them, so it must stop"
                 )
-            self._region.write([load.block_ids[load.needed + index] for index in lost], found)
+            self._regions[0].write([load.block_ids[load.needed + index] for index in lost], found)
             self.observed["written_blocks"] += len(lost)
             self._tell(f"the daemon did not finish a load; the worker read the last blocks from its memory: {_told(statuses)}")
         del self._promised[request_id]
@@ -285,9 +342,9 @@ class Worker:
         """Until the engine can be told of it, or a moment."""
         if load.copying is None or load.is_over:
             return
-        if load.last is None and self._hold is not None and self._region is not None:
+        if load.last is None and self._hold is not None and self._regions:
             try:
-                load.hold(self._hold, self._region.block_bytes)
+                load.hold(self._hold, self._regions[0].block_bytes)
             except Exception as error:
                 self._hold = None
                 self._tell(f"cannot lease blocks, so loads are reported only when they are complete: {error!r}")
@@ -298,7 +355,10 @@ class Worker:
         failed: set[int] = set()
         if not _are_ok(statuses):
             failed = {block for block, status in zip(load.block_ids, statuses, strict=True) if status is not Status.OK}
-            self._invalid |= failed
+            if self._is_plain:
+                self._invalid |= failed
+            else:
+                self._failed.add(request_id)
         observed = self.observed
         observed["loads"] += 1
         observed["load_us"] += int(taken_s * 1e6)
@@ -335,6 +395,11 @@ class Worker:
         invalid, self._invalid = self._invalid, set()
         return invalid
 
+    def take_failed(self) -> set[str]:
+        """The requests of which the engine has nothing that was loaded, since the last call."""
+        failed, self._failed = self._failed, set()
+        return failed
+
     def take_stores_ended(self) -> int:
         ended, self._stores_ended = self._stores_ended, 0
         return ended
@@ -345,8 +410,8 @@ class Worker:
             store.copying.cancel()
         for load in [*self._loads.values(), *self._promised.values()]:
             load.release()
-        if self._region is not None:
-            self._region.close()
+        for region in self._regions:
+            region.close()
 
     def _tell(self, text: str) -> None:
         if text not in self._errors_told and len(self._errors_told) < 64:
@@ -354,7 +419,14 @@ class Worker:
             _log.warning("kvtier: %s", text)
 
 
-def _outcome(copying: Copying | None, count: int) -> list[Status]:
+def _by_request(transfers: Sequence[Transfer]) -> dict[str, list[Transfer]]:
+    found: dict[str, list[Transfer]] = {}
+    for transfer in transfers:
+        found.setdefault(transfer.request_id, []).append(transfer)
+    return found
+
+
+def _outcome(copying: Copies | None, count: int) -> list[Status]:
     if copying is None:
         return [Status.UNAVAILABLE] * count
     try:
@@ -396,7 +468,7 @@ def tensors_of(
         letters_of: says what a layer's axes are; empty: it doesn't know.
 
     Raises:
-        InvalidArgument: a layer keeps something else than one tensor with an axis for blocks.
+        InvalidArgument: a layer keeps something else than tensors with an axis for blocks.
     """
     if not kv_caches:
         raise InvalidArgument("the engine has no KV caches")
@@ -404,10 +476,7 @@ def tensors_of(
     axes: list[int] = []
     letters: list[str] = []
     seen: set[int] = set()
-    for name in sorted(kv_caches, key=_natural):
-        tensor = kv_caches[name]
-        if not hasattr(tensor, "data_ptr"):
-            raise InvalidArgument(f"the KV cache of layer {name!r} is a {type(tensor).__name__}; expected one tensor")
+    for name, tensor in _of_layers(kv_caches):
         if tensor.data_ptr() in seen:
             continue
         seen.add(tensor.data_ptr())
@@ -419,6 +488,16 @@ def tensors_of(
         letters.append(with_pages(known, tensor))
     layouts = [_layout(tensor, axis) for tensor, axis in zip(listed, axes, strict=True)]
     return Tensors(listed, axes, _together(layouts), letters)
+
+
+def _of_layers(kv_caches: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tensors of all layers, with their layers' names. A layer with a state has several."""
+    for name in sorted(kv_caches, key=_natural):
+        of_layer = kv_caches[name]
+        for tensor in of_layer if isinstance(of_layer, (list, tuple)) else [of_layer]:
+            if not hasattr(tensor, "data_ptr"):
+                raise InvalidArgument(f"the KV cache of layer {name!r} is a {type(tensor).__name__}; expected tensors")
+            yield name, tensor
 
 
 def cross_layer_tensors(tensor: Any, blocks: int, letters: str = "") -> Tensors:

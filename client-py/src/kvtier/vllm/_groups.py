@@ -1,0 +1,106 @@
+"""The kinds of KV cache of a model as vLLM has them, each with blocks and namespaces of its own."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kvtier._connection import NamespaceProperties
+from kvtier.engine.groups import ALL, LAST, Need, Rule, chunk, window
+
+_KEPT = ("FullAttentionSpec", "MLAAttentionSpec")
+"""kinds of which a request has all blocks until it ends"""
+
+
+class Group(NamedTuple):
+    """What the scheduler's side knows of one group of layers."""
+
+    number: int
+    """its place among the engine's groups"""
+    block_tokens: int
+    block_hashes: int
+    """how many of the engine's hashes a block has; the last one is its key"""
+    rule: Rule
+    is_offered: bool
+    """whether the engine says in each step which blocks may be stored; otherwise those that are full"""
+    namespaces: list[NamespaceProperties]
+    """those of its ranks; one where they put blocks together"""
+    writers: int
+    """how many ranks store; each tells of every store that has ended"""
+
+    @property
+    def need(self) -> Need:
+        return Need(self.block_tokens, self.rule)
+
+
+def rule_of(spec: Any) -> Rule | None:
+    """Which blocks a group of this `KVCacheSpec` needs; None: nobody knows."""
+    kinds = [kind.__name__ for kind in type(spec).__mro__]
+    if kinds[0] == "UniformTypeKVCacheSpecs":
+        rules = {rule_of(one) for one in spec.kv_cache_specs.values()}
+        return rules.pop() if len(rules) == 1 else None
+    if "MambaSpec" in kinds:
+        return LAST
+    if "SlidingWindowSpec" in kinds:
+        return window(int(spec.sliding_window) + int(getattr(spec, "extra_retained_tokens", 0)))
+    if "ChunkedLocalAttentionSpec" in kinds:
+        return chunk(int(spec.attention_chunk_size))
+    return ALL if "FullAttentionSpec" in kinds else None
+
+
+def keeps_blocks(groups: Sequence[Any]) -> bool:
+    """Whether a request has all its blocks until it ends: with a window the engine frees them when they are behind it."""
+    return len(groups) == 1 and type(groups[0].kv_cache_spec).__name__ in _KEPT
+
+
+def unserved(config: Any, kv_cache_config: Any, reports_failures: bool) -> str:
+    """Why blocks of these groups can't be kept; empty where they can.
+
+    Args:
+        config: vLLM's ``VllmConfig``.
+        kv_cache_config: vLLM's ``KVCacheConfig``.
+        reports_failures: whether this vLLM takes a request back whose load has failed, whatever its groups.
+    """
+    groups = kv_cache_config.kv_cache_groups
+    for group in groups:
+        text = _unserved(group)
+        if text:
+            return text
+    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False) and getattr(config, "use_v2_model_runner", False):
+        return (
+            "the engine clears blocks when it allocates them, before it asks whether they are still being stored: "
+            "set VLLM_USE_V2_MODEL_RUNNER=0"
+        )
+    several = len(groups) > 1
+    needs_failures = several or any(rule_of(group.kv_cache_spec) is not ALL for group in groups)
+    if needs_failures and not reports_failures:
+        return f"the model has {_kinds(groups)}, and kvtier keeps these only with vLLM 0.32 or newer"
+    if not several:
+        return ""
+    if getattr(config, "speculative_config", None) is not None:
+        return f"speculative decoding is on, and the model has {_kinds(groups)}; expected one kind"
+    if int(config.parallel_config.pipeline_parallel_size) > 1:
+        return f"pipeline parallelism is on, and the model has {_kinds(groups)}; expected one kind"
+    return ""
+
+
+def _unserved(group: Any) -> str:
+    spec = group.kv_cache_spec
+    kind = type(spec).__name__
+    if "RSWA" in kind:
+        return f"the model's KV cache is of kind {kind}, in which a block depends on more than the tokens before it"
+    if rule_of(spec) is None:
+        return f"the model's KV cache is of kind {kind}; kvtier keeps full, windowed and chunked attention, and Mamba states"
+    if rule_of(spec) is LAST and str(getattr(spec, "mamba_cache_mode", "")) != "align":
+        return (
+            f"mamba_cache_mode is {getattr(spec, 'mamba_cache_mode', None)!r}; expected 'align', so that the engine keeps states at the "
+            "ends of blocks: set --enable-prefix-caching --mamba-cache-mode align"
+        )
+    if not getattr(spec, "prefix_cacheable", True) or not getattr(group, "enable_kv_transfer", True) or getattr(group, "host_resident", False):
+        return f"the engine itself does not cache blocks of kind {kind}"
+    if int(getattr(spec, "prefix_replay_tokens", 0) or 0):
+        return f"the engine computes the end of each prefix again for its blocks of kind {kind}"
+    return ""
+
+
+def _kinds(groups: Sequence[Any]) -> str:
+    names = sorted({type(group.kv_cache_spec).__name__ for group in groups})
+    return f"{len(groups)} groups of layers ({', '.join(names)})" if len(groups) > 1 else f"a KV cache of kind {names[0]}"
