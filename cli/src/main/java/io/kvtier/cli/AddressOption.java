@@ -15,8 +15,8 @@ final class AddressOption {
       names = "--address",
       paramLabel = "HOST:PORT",
       description =
-          "Asks a daemon over gRPC with TLS, instead of one over its socket. grpc://HOST:PORT is"
-              + " for a daemon without TLS.")
+          "Address of a daemon that the command asks over gRPC with TLS. Without this option, it"
+              + " asks the daemon at the socket. grpc://HOST:PORT is for a daemon without TLS.")
   private @Nullable String address;
 
   @Option(

@@ -29,9 +29,10 @@ import picocli.CommandLine.Option;
       "Measures a running daemon as a client sees it: round trips, puts and gets of blocks. It is"
           + " a quick look and no benchmark: other load on the machine changes the figures.",
       "It stores blocks in a namespace of its own, 'kvtier-bench', checks each byte that it gets"
-          + " back, and deletes the blocks. They displace cached blocks of the same total size. Where no"
-          + " slab or file holds blocks of this size yet, all blocks of the emptiest one are"
-          + " displaced."
+          + " back, and deletes the blocks. If memory is full, cached blocks of the same total size"
+          + " are evicted for them. If no slab (a piece of memory for blocks of one size) holds"
+          + " blocks of this size yet, the daemon empties a slab that has few bytes in use: all"
+          + " blocks in it are evicted."
     })
 final class BenchCommand extends DaemonCommand {
   private static final String NAME = "kvtier-bench";

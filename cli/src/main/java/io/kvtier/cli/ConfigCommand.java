@@ -47,7 +47,7 @@ final class ConfigCommand implements Runnable {
         arity = "0..1",
         paramLabel = "FILE",
         description =
-            "The configuration file. Default: /etc/kvtier/kvtier.yaml where it exists, else the"
+            "The configuration file. Default: /etc/kvtier/kvtier.yaml if it exists, else the"
                 + " defaults.")
     private @Nullable String file;
 

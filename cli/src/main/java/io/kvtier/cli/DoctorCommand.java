@@ -35,10 +35,10 @@ import picocli.CommandLine.Spec;
     description = {
       "Checks the machine, the configuration, the object store and the daemon, and names a cure"
           + " for each problem.",
-      "It works with and without a running daemon. It checks the configuration that the running"
-          + " daemon was started with, where this user may see it."
+      "It works with and without a running daemon. If a daemon runs, and this user has the role"
+          + " admin, it checks the configuration with which that daemon was started."
     },
-    footer = {"", "Exit code: 0, or 1 where a line says fail."})
+    footer = {"", "Exit code: 0, or 1 if a line says fail."})
 final class DoctorCommand implements Callable<Integer> {
   private static final Duration TIMEOUT = Duration.ofSeconds(3);
   private static final Path INSTALLED = Path.of("/etc/kvtier/kvtier.yaml");
@@ -49,8 +49,8 @@ final class DoctorCommand implements Callable<Integer> {
       names = "--config",
       paramLabel = "FILE",
       description =
-          "Configuration file. Default: that of the running daemon, else /etc/kvtier/kvtier.yaml"
-              + " where it exists, else the defaults.")
+          "Configuration file. Default: the file of the running daemon, else"
+              + " /etc/kvtier/kvtier.yaml if it exists, else the defaults.")
   private @Nullable Path config;
 
   @Mixin private SettingsOption set;

@@ -10,12 +10,12 @@ import picocli.CommandLine.Option;
     name = "drain",
     description = {
       "Prepares the daemon for a stop: it refuses new blocks (puts end with NOT_ADMITTED) and"
-          + " writes blocks that are only in memory to the tier below. Reads go on.",
+          + " writes blocks that are only in memory to the tier below. Reads continue.",
       "The drain lasts until 'drain --off' or the end of the daemon. Needs the role admin."
     },
     footer = {
       "",
-      "Exit code: 0 when every block is in a lower tier, else 1, also where there is no lower tier."
+      "Exit code: 0 if every block is in a lower tier, else 1, also if there is no lower tier."
     })
 final class DrainCommand extends FlushingCommand {
   @Mixin private Confirmation confirmation;

@@ -13,13 +13,13 @@ import picocli.CommandLine.Option;
             + " leaves memory. For all namespaces it needs the role admin.",
     footer = {
       "",
-      "Exit code: 0 when every block is in a lower tier, else 1, also where there is no lower tier."
+      "Exit code: 0 if every block is in a lower tier, else 1, also if there is no lower tier."
     })
 final class FlushCommand extends FlushingCommand {
   @Option(
       names = "--namespace",
       paramLabel = "NAME",
-      description = "Flushes this namespace only. Default: all namespaces, with those of tenants.")
+      description = "Flushes this namespace only. Default: all namespaces, also those of tenants.")
   private @Nullable String namespaceName;
 
   @Override

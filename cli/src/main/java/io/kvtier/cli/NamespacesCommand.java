@@ -11,9 +11,10 @@ import picocli.CommandLine.Command;
     name = "namespaces",
     description = {
       "Lists the namespaces that the daemon knows, with their blocks in memory and on SSD.",
-      "A namespace is a named set of blocks that are interchangeable: their model, weights and"
-          + " layout are equal. The column FINGERPRINT shows the name under which the blocks of a"
-          + " namespace are stored on SSD and in the object store."
+      "A namespace is a named set of blocks that all its clients can use, because their model,"
+          + " weights and other properties are equal. The column PROPERTIES shows them. The column"
+          + " FINGERPRINT shows the name under which the blocks of a namespace are stored on SSD"
+          + " and in the object store."
     })
 final class NamespacesCommand extends DaemonCommand {
   @Override

@@ -15,7 +15,7 @@ import picocli.CommandLine.Command;
           + " while it runs take effect; those that need a restart are listed.",
       "A configuration with a mistake changes nothing. Needs the role admin."
     },
-    footer = {"", "Exit code: 0, or 1 where the configuration was refused."})
+    footer = {"", "Exit code: 0, or 1 if the configuration was refused."})
 final class ReloadCommand extends DaemonCommand {
   private static final long WAIT_NS = TimeUnit.SECONDS.toNanos(60);
   private static final long LOOK_MS = 50;

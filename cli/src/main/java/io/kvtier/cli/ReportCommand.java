@@ -58,7 +58,7 @@ final class ReportCommand implements Callable<Integer> {
   @Option(
       names = "--config",
       paramLabel = "FILE",
-      description = "Configuration file to include where no daemon answers.")
+      description = "Configuration file to include if no daemon answers.")
   private @Nullable Path config;
 
   @Option(

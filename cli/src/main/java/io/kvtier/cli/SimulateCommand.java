@@ -39,7 +39,7 @@ import picocli.CommandLine.Spec;
     footer = {
       "",
       "The cache starts empty. A request touches its blocks one by one; a missing block is inserted"
-          + " at once.",
+          + " immediately.",
       "prefix_hits counts the blocks at the start of each request that are in the cache without a"
           + " gap.",
       "Two upper bounds can be named like policies: opt, the most block hits that are possible;"

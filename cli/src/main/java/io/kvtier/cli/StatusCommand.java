@@ -14,7 +14,7 @@ import picocli.CommandLine.Command;
 @Command(
     name = "status",
     description = "Shows whether the daemon answers, what is wrong with it, and how full it is.",
-    footer = {"", "Exit code: 0 where the daemon answers, else 1, or 3 where there is none."})
+    footer = {"", "Exit code: 0 if the daemon answers, 1 if it does not, 3 if there is no daemon."})
 final class StatusCommand extends DaemonCommand {
   @Override
   int run(CacheClient client) {

@@ -159,7 +159,7 @@ final class TokenCommand implements Runnable {
     @Option(
         names = "--file",
         paramLabel = "FILE",
-        description = "The file that access.tokens names; it is made where it does not exist.")
+        description = "The file that access.tokens names. If it does not exist, it is made.")
     private @Nullable Path file;
 
     @Override

@@ -13,9 +13,10 @@ import picocli.CommandLine.Command;
     description = {
       "Shows the hit ratios that the tiers would have had with half, double or ten times their"
           + " size, and under other policies.",
-      "A tier with the policy 'auto' simulates requests, under several policies. Any other tier"
-          + " simulates a sample of its blocks under LRU, and does not tell prefix hits from block"
-          + " hits. A daemon with tenants simulates nothing.",
+      "With the policy 'auto', the daemon simulates whole requests, under several policies. With"
+          + " any other policy, it simulates single blocks, under LRU only. It then can't tell"
+          + " prefix hits from block hits: both columns show the block hits. A daemon with tenants"
+          + " simulates nothing.",
       "Each put and each get of a block is one access; lookups are not counted. TOTAL is the number"
           + " of all accesses, SAMPLED the number of accesses that were simulated.",
       "An access is a hit if the simulated tier holds the block at that moment. A put can be a hit,"

@@ -56,7 +56,7 @@ final class ConfigCommand implements Runnable {
         paramLabel = "FILE",
         arity = "0..1",
         description =
-            "The configuration file. Default: /etc/kvtier/kvtier.yaml where it exists, else the"
+            "The configuration file. Default: /etc/kvtier/kvtier.yaml if it exists, else the"
                 + " defaults.")
     private @Nullable Path file;
 

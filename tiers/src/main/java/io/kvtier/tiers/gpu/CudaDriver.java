@@ -86,8 +86,8 @@ public final class CudaDriver implements GpuDriver {
       return new GpuProbe.NoGpu(
           Machine.current() == Machine.X86_64
               ? "JCuda's native library can't be loaded: " + firstLine(e)
-              : "JCuda has no native library for this processor architecture; engines' blocks go"
-                  + " through host memory");
+              : "JCuda has no native library for this processor architecture, so GPU memory is not"
+                  + " served");
     }
   }
 

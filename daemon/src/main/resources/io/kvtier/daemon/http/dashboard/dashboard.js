@@ -100,11 +100,11 @@ function complaints(history, status) {
   const busy = total(history, 'put_busy');
   const puts = total(history, 'put_blocks');
   if (busy >= 1 && busy > 0.05 * (busy + puts)) {
-    add(`${percent(busy / (busy + puts))} of puts were refused ${when}, as there was no space: lower tiers are too slow, or clients hold too many leases`, true);
+    add(`${percent(busy / (busy + puts))} of puts were refused ${when}, because there was no space: lower tiers are too slow, or clients hold too many leases`, true);
   }
   const late = total(history, 'deadlines');
   if (late >= 1) {
-    add(`${counted(late, 'block')} missed the deadline ${when}: engines waited in vain`, late > 0.005 * hitsOf(history).asked);
+    add(`${counted(late, 'block')} missed the deadline ${when}: engines waited without a result`, late > 0.005 * hitsOf(history).asked);
   }
   const objects = total(history, 'object_stored') + total(history, 'object_fetched');
   for (const [name, text, often] of [
@@ -404,7 +404,7 @@ function showLinks({stats, history, recentHistory, config}) {
       element(
         'div', {},
         element('div', {class: 'name'}, element('span', {}, name), element('span', {}, element('b', {}, byteRate(now)), element('span', {class: 'muted'}, ' ' + against))),
-        element('div', {class: 'bar', role: 'img', 'aria-label': `${name}: ${percent(share)} of ${limits[key] ? 'what is allowed' : 'the most seen'}`}, bar)),
+        element('div', {class: 'bar', role: 'img', 'aria-label': `${name}: ${percent(share)} of ${limits[key] ? 'the limit' : 'the highest rate'}`}, bar)),
       spark(history.links[key], tone, Math.max(...history.links[key], 0)));
   }));
 }
@@ -412,7 +412,7 @@ function showLinks({stats, history, recentHistory, config}) {
 const LATENCIES = {
   get: ['get', 'from the request for blocks to their leases'],
   reserve: ['reserve', 'from the request for slots to the slots'],
-  commit: ['commit', 'from what was written to its being visible'],
+  commit: ['commit', 'from the end of the writing until the block is visible'],
   offload: ['offload', 'from the request to copy blocks from a GPU to the copies'],
   onboard: ['onboard', 'from the request to copy blocks to a GPU to the copies'],
   load_ssd: ['load from SSD', 'a block, in the pipeline'],
