@@ -24,7 +24,7 @@ from vllm.v1.outputs import KVConnectorOutput
 
 import kvtier.torch
 from kvtier import Client, Status
-from kvtier.vllm import _connector
+from kvtier.vllm import _engine
 from kvtier.vllm._connector import KvtierConnector, KvtierMetadata
 from kvtier.vllm._steps import Plan, Shard, Transfer
 
@@ -180,7 +180,7 @@ class SchedulerSide(KvtierConnector):
         self._donor.provide(keys_of(request), tokens // self._block_tokens)
         # The request was looked up when it came. Only now the test has said which blocks are there.
         assert self._scheduler is not None
-        self._scheduler._drop(request.request_id)
+        self._scheduler._searches.drop(request.request_id)
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if num_external_tokens and not self._holds(request):
@@ -191,7 +191,7 @@ class SchedulerSide(KvtierConnector):
 
     def _holds(self, request: Any) -> bool:
         assert self._scheduler is not None
-        search = self._scheduler._searches.get(request.request_id)
+        search = self._scheduler._searches._by_request.get(request.request_id)
         return search is not None and bool(search.run)
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
@@ -324,7 +324,7 @@ class VllmTests:
 
     def _give_connectors(self, patch: pytest.MonkeyPatch, module: Any, row: Row) -> None:
         # These tests have no groups of ranks.
-        patch.setattr(_connector, "_rank", lambda: (0, 0))
+        patch.setattr(_engine, "rank", lambda: (0, 0))
 
         def create_connector(config: Any, role: Any, kv_cache_config: Any) -> Any:
             return self._create(config, role, kv_cache_config, row)

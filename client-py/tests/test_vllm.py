@@ -22,10 +22,12 @@ from kvtier_testing.vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnector
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
-from kvtier.vllm import _scheduler, _versions, _worker
+from kvtier.vllm import _engine, _scheduler, _versions, _worker
 from kvtier.vllm._metrics import COUNTERS, KvtierStats
-from kvtier.vllm._scheduler import PrefillSpeed, Scheduler
+from kvtier.vllm._scheduler import Scheduler
+from kvtier.vllm._search import Searches
 from kvtier.vllm._settings import Settings
+from kvtier.vllm._speed import PrefillSpeed
 from kvtier.vllm._worker import _Load
 
 Make = Callable[..., Engine]
@@ -170,15 +172,15 @@ def test_twoRequestsOfOnePrompt_areStoredOnce(engines: Make) -> None:
 def _lose_before_hold(engine: Engine, one: Request, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the seventh block of a request be deleted when it was found, and before it is held."""
     shard = engine.workers[0].connector._mine[0]
-    real = Scheduler._hold
+    real = Searches._hold
     namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
 
-    def hold(self: Scheduler, search: Any, first_block: int) -> None:
+    def hold(self: Searches, search: Any, first_block: int) -> None:
         assert search.found == 10
         assert namespace.delete([one.block_hashes[6]]) == [Status.OK]
         real(self, search, first_block)
 
-    monkeypatch.setattr(Scheduler, "_hold", hold)
+    monkeypatch.setattr(Searches, "_hold", hold)
 
 
 def test_blockGoesBetweenLookupAndHold_isComputed(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +208,7 @@ def test_blockGoesBetweenLookupAndHold_andTheHoldIsWaitedFor_whatIsHeldIsLoaded(
     second = engines({"kvtier.load_failure": "fail"} if why == "must not fail" else {})
     again = request()
     if why == "long ago":
-        monkeypatch.setattr("kvtier.vllm._scheduler._IN_MEMORY_S", -1.0)
+        monkeypatch.setattr("kvtier.vllm._search._IN_MEMORY_S", -1.0)
     elif why == "on SSD":
         monkeypatch.setattr(Lookup, "are_in_memory", lambda _lookup, _blocks: False)
     with Client(daemon.socket_path) as client:
@@ -222,13 +224,16 @@ def test_foundInMemory_isPromisedBeforeItIsHeld(engines: Make, daemon: Daemon, m
     scheduler = engine.scheduler._scheduler
     one = request()
     held: list[bool] = []
-    real = scheduler._will_be_held
-    monkeypatch.setattr(scheduler, "_will_be_held", lambda *some: (held.append(scheduler._searches[one.request_id].holds[0][0].done), real(*some))[1])
+    searches = scheduler._searches
+    real = searches._will_be_held
+    monkeypatch.setattr(
+        searches, "_will_be_held", lambda *some: (held.append(searches._by_request[one.request_id].holds[0][0].done), real(*some))[1]
+    )
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
     assert held == [False]
     # Asked again, as where the engine has no room, it is what is held that counts.
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(one, 0) == (40, True))
-    search = scheduler._searches[one.request_id]
+    search = searches._by_request[one.request_id]
     assert search.run == 10 and search.expires_ns > time.monotonic_ns()
     assert [call.outcome.run for call in search.holds[0]] == [10]
 
@@ -266,12 +271,12 @@ def test_draftModel_itsLayerIsStoredWithTheOthers(engines: Make) -> None:
 
 def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(engines(), request())
-    monkeypatch.setattr("kvtier.vllm._scheduler._IN_MEMORY_S", -1.0)
+    monkeypatch.setattr("kvtier.vllm._search._IN_MEMORY_S", -1.0)
     engine = engines({"kvtier.lookup_wait_s": 0.0})
     one = request()
     scheduler = engine.scheduler._scheduler
     engine.scheduler.on_new_request(one)
-    while not scheduler._searches[one.request_id].holds:
+    while not scheduler._searches._by_request[one.request_id].holds:
         assert engine.scheduler.get_num_new_matched_tokens(one, 0)[0] is None
     answers: list[int | None] = [None]
     assert eventually(lambda: answers.append(engine.scheduler.get_num_new_matched_tokens(one, 12)[0]) or answers[-1] is not None)
@@ -813,7 +818,7 @@ def test_chunkedPrefill_storesEachBlockOnce(engines: Make) -> None:
 @pytest.mark.parametrize("annotate", [False, True])
 def test_largeStore_isCutIntoPieces_theLastOnesFirst(engines: Make, monkeypatch: pytest.MonkeyPatch, annotate: bool) -> None:
     engine = engines({"kvtier.annotate": annotate})
-    engine.scheduler._scheduler._piece_blocks = [4]
+    engine.scheduler._scheduler._stores._piece_blocks = [4]
     plans: list[Any] = []
     real = Scheduler.plan
 
@@ -875,6 +880,7 @@ def test_engineThatPlansAhead_isAsFastAsItsStepsEnd(engines: Make, monkeypatch: 
     now_s = 100.0
     clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
+    monkeypatch.setattr("kvtier.vllm._search.time", clock)
     output = step_of(tokens=1000)
     queue: list[Any] = []
     for _ in range(20):
@@ -898,6 +904,7 @@ def test_savings_ofAnEngineOfKnownSpeed_areTheTruth(engines: Make, daemon: Daemo
     tokens_per_s, now_s = 20_000.0, 100.0
     clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
+    monkeypatch.setattr("kvtier.vllm._search.time", clock)
     engine = engines(blocks=100)
     slowness = itertools.chain([8.0, 3.0], itertools.cycle([1.0, 1.01, 0.99]))  # it warms up first
     compute = engine._compute
@@ -966,9 +973,9 @@ def test_slowTier_isLeftAlone_unlessItIsWanted(engines: Make, fresh_daemon: Daem
         scheduler = engine.scheduler._scheduler
         scheduler._speed.tokens_per_s = 1e6
         slow = Lookup(10, 1.0, [(Status.OK, 10, b"\0" * 40)])
-        search = scheduler._search(request(), 10, time.monotonic())
+        search = scheduler._searches._search(request(), 10, time.monotonic())
         search.lookups = [[SimpleNamespace(done=True, outcome=slow)]]
-        assert scheduler._take_lookups(search, 0, time.monotonic())
+        assert scheduler._searches._take_lookups(search, 0, time.monotonic())
         assert search.found == (10 if wanted else 0)
 
 
@@ -1019,7 +1026,7 @@ def test_holdsThatTakeLong_areDecidedInTime(engines: Make, daemon: Daemon, monke
     stored(engines(), request(43, 11))
     engine = engines({"kvtier.lookup_s_max": 0.2, "kvtier.load_timeout_s": 600.0})
     scheduler = engine.scheduler._scheduler
-    monkeypatch.setattr(scheduler, "_will_be_held", lambda search, now_s: False)
+    monkeypatch.setattr(scheduler._searches, "_will_be_held", lambda search, now_s: False)
     start = scheduler._polled.start
 
     def slow(properties: Any, make: Any, otherwise: Any, timeout_s: float, **options: Any) -> Any:
@@ -1056,9 +1063,9 @@ def test_annotate_blocksAreKeptWithTheirTokens(engines: Make, daemon: Daemon, ra
         engine.step_tokens = 24
         engine.run(one)
         engine.settle()
-    hashes = engine.scheduler._scheduler._keys(one, engine.scheduler._scheduler._groups[0], 0, 10)
+    hashes = engine.scheduler._scheduler._keys.of(one, engine.scheduler._scheduler._groups[0], 0, 10)
     assert not set(hashes) & set(one.block_hashes)
-    extra_keys = _connector._extra_keys(one, range(0, 41, 4))
+    extra_keys = _engine.extra_keys(one, range(0, 41, 4))
     assert extra_keys is not None and "tenant" in str(extra_keys[0])
     assert [one for some in seen for one in some] == [
         of_tokens(
@@ -1085,7 +1092,7 @@ def test_annotate_engineIsOtherInside_blocksAreKeptWithoutTheirTokens(
     def fail(*args: Any, **more: Any) -> Any:
         raise AttributeError("'Request' object has no attribute 'all_token_ids'")
 
-    monkeypatch.setattr("kvtier.vllm._scheduler.of_blocks", fail)
+    monkeypatch.setattr("kvtier.vllm._stores.of_blocks", fail)
     engine = engines({"kvtier.annotate": True})
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         assert stored(engine, request()) == 10
@@ -1228,7 +1235,7 @@ def test_daemonKilledBetweenLookupAndLoad_isComputed(engines: Make, fresh_daemon
     engine = engines(at=fresh_daemon)
     again = request()
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40)
-    searches = engine.scheduler._scheduler._searches
+    searches = engine.scheduler._scheduler._searches._by_request
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(again, 0)[0] == 40 and searches[again.request_id].run)
     fresh_daemon.kill()
     engine.run(again)
@@ -1771,13 +1778,13 @@ def test_leasesGrantedToWhoGaveThemUp_areGivenBackByALaterStep(
     stored(engines(at=fresh_daemon), request())
     engine = engines(at=fresh_daemon)
     gone = request()
-    real = Scheduler._hold
+    real = Searches._hold
 
-    def hold(self: Scheduler, search: Any, first_block: int) -> None:
+    def hold(self: Searches, search: Any, first_block: int) -> None:
         fresh_daemon.pause()
         real(self, search, first_block)
 
-    monkeypatch.setattr(Scheduler, "_hold", hold)
+    monkeypatch.setattr(Searches, "_hold", hold)
     assert eventually(lambda: engine.scheduler.get_num_new_matched_tokens(gone, 0)[0] == 40)
     engine.finish(gone)
     fresh_daemon.signal(signal.SIGCONT)
@@ -1810,7 +1817,7 @@ def test_abortedWhileLoading_itsLoadEnds_andNothingIsHeld(engines: Make, daemon:
     with Client(daemon.socket_path) as client:
         assert eventually(lambda: client.counters()["leases"] == 0)
     scheduler = engine.scheduler._scheduler
-    assert not scheduler._loading and not scheduler._requests and not scheduler._searches
+    assert not scheduler._loading and not scheduler._requests and not scheduler._searches._by_request
 
 
 def test_engineEndsWhileLoading_nothingIsHeld(engines: Make, daemon: Daemon) -> None:
@@ -1854,11 +1861,11 @@ def test_resetBeforeALoadBegins_whatItWouldHaveLoadedIsComputed(engines: Make, d
 def test_loadThatIsEstimatedToTakeLongerThanItMay_isComputed(
     load_s: float, is_computed: bool, load_s_max: float, load_timeout_s: float
 ) -> None:
-    scheduler = Scheduler.__new__(Scheduler)
-    scheduler._settings = Settings.of(
+    searches = Searches.__new__(Searches)
+    searches._settings = Settings.of(
         {"kvtier.load_if_faster": False, "kvtier.load_s_max": load_s_max, "kvtier.load_timeout_s": load_timeout_s}
     )
-    assert scheduler._is_sooner_computed(1, load_s) is is_computed
+    assert searches._is_sooner_computed(1, load_s) is is_computed
 
 
 def test_byDefault_noLoadBeginsThatItsTimeoutWouldEnd() -> None:
@@ -1941,21 +1948,21 @@ def test_keysThatDontTellABlocksBytes_areServedWithout() -> None:
         pass
 
     cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=RSWASpec(block_size=BLOCK_TOKENS))])
-    assert "RSWASpec" in _connector._unserved(config({}), cache)
+    assert "RSWASpec" in _engine.unserved(config({}), cache)
 
 
 def test_blocksThatTheEngineClears_andStagesThatGuess_areServedWithout() -> None:
     cache = SimpleNamespace(num_blocks=8, kv_cache_groups=[SimpleNamespace(kv_cache_spec=SlidingWindowSpec(block_size=BLOCK_TOKENS, sliding_window=8))])
     made = config({}, parallel_config__pipeline_parallel_size=2)
-    assert not _connector._unserved(made, cache)
+    assert not _engine.unserved(made, cache)
     made.speculative_config = SimpleNamespace()
-    assert "speculative" in _connector._unserved(made, cache)
+    assert "speculative" in _engine.unserved(made, cache)
     made.parallel_config.pipeline_parallel_size = 1
-    assert not _connector._unserved(made, cache)
+    assert not _engine.unserved(made, cache)
     cache.needs_kv_cache_zeroing = True
-    assert not _connector._unserved(made, cache)
+    assert not _engine.unserved(made, cache)
     made.use_v2_model_runner = True
-    assert "clears" in _connector._unserved(made, cache)
+    assert "clears" in _engine.unserved(made, cache)
 
 
 def test_modelOfAnUnknownKind_isServedWithout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

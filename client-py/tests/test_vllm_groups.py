@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from kvtier_testing.daemon import Daemon, eventually
-from kvtier_testing.vllm_double import BLOCK_TOKENS, FullAttentionSpec, SlidingWindowSpec, _connector, config
+from kvtier_testing.vllm_double import BLOCK_TOKENS, FullAttentionSpec, SlidingWindowSpec, config
 from kvtier_testing.vllm_hybrid import HybridEngine, HybridRequest, MambaSpec, specs
 
 from kvtier import Client, Status
 from kvtier.engine.groups import ALL, LAST
-from kvtier.vllm import _groups
+from kvtier.vllm import _engine, _groups
 
 Make = Callable[..., HybridEngine]
 _numbers = itertools.count()
@@ -140,10 +140,10 @@ def test_blockGoesBetweenLookupAndLease_nothingIsLoadedThatNeedsIt(engines: Make
     stored(first, request())
     second = engines()
     scheduler = second.scheduler._scheduler
-    monkeypatch.setattr(scheduler, "_will_be_held", lambda *some: False)
+    monkeypatch.setattr(scheduler._searches, "_will_be_held", lambda *some: False)
     again = request()
     second.scheduler.on_new_request(again)
-    search = scheduler._searches[again.request_id]
+    search = scheduler._searches._by_request[again.request_id]
     assert eventually(lambda: (scheduler._polled.poll(), not search.is_waiting)[1])
     remove(daemon, first, request(), WINDOWED, range(10, 11))
     assert eventually(lambda: second.scheduler.get_num_new_matched_tokens(again, 0) == (0, False))
@@ -276,4 +276,4 @@ def test_blocks_of_which_hashes_are_no_whole_part_are_not_served() -> None:
     made = config({}, cache_config__hash_block_size=3)
     cache = cache_of(*specs())
     cache.hash_block_size = 3
-    assert "hashes pieces of 3 tokens, and has blocks of 4" in _connector._unserved(made, cache)
+    assert "hashes pieces of 3 tokens, and has blocks of 4" in _engine.unserved(made, cache)

@@ -483,7 +483,7 @@ def test_nothingIsLoadedOrStored_whileTheWorkersHaveNotAnswered(engines: Make, s
     assert engine.stats["stored_blocks"] == before
     del scheduler.weighed
     # From here on a lookup may wait for its answer, however busy the machine is.
-    scheduler._settings = dataclasses.replace(scheduler._settings, lookup_s_max=10.0)
+    scheduler._settings = scheduler._searches._settings = dataclasses.replace(scheduler._settings, lookup_s_max=10.0)
     engine.run(request(seed + 2))
     assert eventually(lambda: run(engine, request(seed)) == 40)
 

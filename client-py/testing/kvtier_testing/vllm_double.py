@@ -101,7 +101,7 @@ IS_VLLM = importlib.util.find_spec("vllm") is not None
 if not IS_VLLM:
     _install_double()
 
-from kvtier.vllm import _connector  # noqa: E402
+from kvtier.vllm import _connector, _engine  # noqa: E402
 
 KVConnectorRole = _connector.KVConnectorRole
 
@@ -212,7 +212,7 @@ class Worker:
         self.tensors = [
             Tensor(numpy.zeros((blocks, BLOCK_TOKENS, TOKEN_BYTES), dtype=numpy.uint8)) for _ in range(LAYERS)
         ]
-        monkeypatch.setattr(_connector, "_rank", lambda: rank)
+        monkeypatch.setattr(_engine, "rank", lambda: rank)
         self.connector = _connector.KvtierConnector(made, KVConnectorRole.WORKER, cache)
         self.connector.register_kv_caches({f"layers.{i}.attn": tensor for i, tensor in enumerate(self.tensors)})
 
@@ -277,8 +277,8 @@ class Engine:
         self.pool = SimpleNamespace(cached_block_hash_to_block=object())
         self.scheduler.bind_gpu_block_pool(self.pool)
         firsts: dict[int, Any] = {}
-        monkeypatch.setattr(_connector, "_gathered", lambda _mine: None)
-        monkeypatch.setattr(_connector, "_of_first_rank", lambda one: firsts.setdefault(_connector._rank()[0], one))
+        monkeypatch.setattr(_engine, "gathered", lambda _mine: None)
+        monkeypatch.setattr(_engine, "of_first_rank", lambda one: firsts.setdefault(_engine.rank()[0], one))
         places = [(stage, rank) for stage in range(pipeline) for rank in range(ranks)]
         self.workers = [Worker(made, cache, place, made.model_config.use_mla, blocks, monkeypatch) for place in places]
         handshakes = {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 import pytest
 
-from kvtier.vllm import _connector
+from kvtier.vllm import _connector, _engine
 from kvtier_testing.tensors import Tensor
 from kvtier_testing.vllm_double import BLOCK_TOKENS, TOKEN_BYTES, FullAttentionSpec, KVConnectorRole, Model, Request, SlidingWindowSpec, value
 
@@ -64,8 +64,8 @@ class HybridEngine:
                 SimpleNamespace(kv_cache_spec=spec, layer_names=some, enable_kv_transfer=True) for spec, some in zip(self.specs, names, strict=True)
             ],
         )  # fmt: skip
-        monkeypatch.setattr(_connector, "_rank", lambda: (0, 0))
-        monkeypatch.setattr(_connector, "_gathered", lambda _mine: None)
+        monkeypatch.setattr(_engine, "rank", lambda: (0, 0))
+        monkeypatch.setattr(_engine, "gathered", lambda _mine: None)
         self.model = Model("tiny", 0)
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
         self.scheduler.bind_gpu_block_pool(

@@ -2,13 +2,11 @@
 
 import importlib
 import logging
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import vllm
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -28,23 +26,22 @@ from kvtier._types import Leases
 from kvtier.client import Client, Namespace
 from kvtier.engine.groups import ALL, LAST, Rule
 from kvtier.torch import Region, SharedEvent
-from kvtier.vllm import _groups, _namespace, _shards, _versions
+from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
 from kvtier.vllm._groups import Group
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._shards import Joint, Rank
+from kvtier.vllm._shards import Joint
 from kvtier.vllm._steps import Plan, Shard
+from kvtier.vllm._tensors import Tensors, cross_layer_tensors, tensors_of
 from kvtier.vllm._weights import Memory
-from kvtier.vllm._worker import Tensors, Worker, cross_layer_tensors, tensors_of
+from kvtier.vllm._worker import Worker
 
 _log = logging.getLogger("vllm.kvtier")
 
 _RING_BYTES = 1 << 20
 _START_TIMEOUT_S = 2.0
 _HOLD_TIMEOUT_S = 0.05
-_REPORTS_FAILURES = hasattr(KVConnectorBase_V1, "get_transfer_results")
-"""whether this vLLM can be told that a load has failed, and not only which blocks were not loaded"""
 _NOT_USED = "kvtier is not used, and this engine neither loads nor stores blocks: %s"
 
 if _versions.refusal(vllm.__version__):
@@ -105,19 +102,19 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._joint: list[bool] = []
         self._first: Namespace | None = None
         self._place = (0, 0)
-        self._off = _unserved(vllm_config, kv_cache_config)
+        self._off = _engine.unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
             if self._off:
                 _log.warning(_NOT_USED, self._off)
             transfer.kv_load_failure_policy = self._settings.load_failure
-            self._block_tokens = _block_tokens(vllm_config, kv_cache_config)
+            self._block_tokens = _engine.block_tokens(vllm_config, kv_cache_config)
             self._keeps_blocks = _groups.keeps_blocks(kv_cache_config.kv_cache_groups)
             self._pool: Any = None
 
     @property
     def prefer_cross_layer_blocks(self) -> bool:
         # On a GPU large runs copy faster; in memory it makes no difference.
-        return self._settings.cross_layer_blocks and _on_gpu()
+        return self._settings.cross_layer_blocks and _engine.on_gpu()
 
     @property
     def requires_kv_delivery(self) -> bool:
@@ -147,7 +144,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
     def _register(self, make: Callable[[], list[Tensors]]) -> None:
         regions: list[Region] = []
         memory = Memory.of_caller()
-        self._place = _rank()
+        self._place = _engine.rank()
         if not self._off:
             try:
                 self._open(make(), memory, regions)
@@ -162,7 +159,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             for region in regions:
                 region.close()
             regions, self._mine = [], []
-        event = _device_event if regions and _on_gpu() else _no_event
+        event = _device_event if regions and _engine.on_gpu() else _no_event
         # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
         annotates = any(self._joint) or self._place == (0, 0)
         is_plain = len(regions) < 2 and self._rules() == [ALL]
@@ -205,7 +202,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
     def _part_of(self, tensors: Tensors, loaded: str) -> Joint | None:
         """This rank's part of the blocks of a group; None: its ranks have blocks of their own."""
         return _shards.joint_of(
-            self._vllm_config, tensors.tensors, tensors.letters, self._place, _on_gpu(), loaded, os.urandom(16).hex(), _gathered
+            self._vllm_config, tensors.tensors, tensors.letters, self._place, _engine.on_gpu(), loaded, os.urandom(16).hex(), _engine.gathered
         )
 
     def _make_shard(self, number: int, tensors: Tensors, part: Joint | None, loaded: str) -> Shard:
@@ -213,20 +210,20 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         engine = str(self._kv_transfer_config.engine_id)
         if part is not None:
             dtype = str(tensors.tensors[0].dtype).removeprefix("torch.")
-            layout = f"{dtype} {_shards.attention(_attention(self._vllm_config))}".rstrip()
+            layout = f"{dtype} {_shards.attention(_engine.attention(self._vllm_config))}".rstrip()
             shard = _namespace.joint(
-                self._vllm_config, self._settings, layout, part, engine, _has_fixed_seed(), self._place == (0, 0), group
+                self._vllm_config, self._settings, layout, part, engine, _engine.has_fixed_seed(), self._place == (0, 0), group
             )
             return replace(shard, weights=loaded)
         block_bytes = sum(
             tensor.select(axis, 0).numel() * tensor.element_size()
             for tensor, axis in zip(tensors.tensors, tensors.block_axes, strict=True)
         )
-        layout = f"{tensors.layout} {_attention(self._vllm_config)}".rstrip()
+        layout = f"{tensors.layout} {_engine.attention(self._vllm_config)}".rstrip()
         # Ranks with the same bytes share a namespace, and go by the weights of the first one.
-        shared, alone = _of_first_rank((loaded, os.urandom(16).hex())) if _is_replicated(self._vllm_config) else (loaded, "")
+        shared, alone = _engine.of_first_rank((loaded, os.urandom(16).hex())) if _engine.is_replicated(self._vllm_config) else (loaded, "")
         shard = _namespace.shard_of(
-            self._vllm_config, self._settings, layout, block_bytes, self._place, engine, _has_fixed_seed(), shared,
+            self._vllm_config, self._settings, layout, block_bytes, self._place, engine, _engine.has_fixed_seed(), shared,
             alone or os.urandom(16).hex(), group,
         )  # fmt: skip
         return replace(shard, weights=loaded)
@@ -322,7 +319,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         for advice in {one.advice for one in shards if one.advice}:
             _log.warning("kvtier: %s", advice)
         algorithm = str(self._vllm_config.cache_config.prefix_caching_hash_algo)
-        if _namespace.hash_seed(algorithm, _has_fixed_seed()) is None:
+        if _namespace.hash_seed(algorithm, _engine.has_fixed_seed()) is None:
             _log.warning("kvtier: %s", _namespace.seed_warning(algorithm))
         polled = Polled(self._settings.socket or None, "vllm scheduler", _RING_BYTES)
         try:
@@ -331,7 +328,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             polled.connection.warn(error)
         groups = [self._group(number, list(some)) for number, some in enumerate(zip(*by_rank.values(), strict=True))]
         self._scheduler = Scheduler(
-            polled, groups, self._settings, self._block_tokens, _extra_keys, self._keeps_blocks,
+            polled, groups, self._settings, self._block_tokens, _engine.extra_keys, self._keeps_blocks,
             {rank: some[0].weights for rank, some in by_rank.items()},
         )  # fmt: skip
         if self._pool is not None:
@@ -345,7 +342,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         rule = _groups.rule_of(spec) or ALL
         tokens = int(spec.block_size) if len(self._kv_cache_config.kv_cache_groups) > 1 else self._block_tokens
         distinct = {one.name: namespace_properties(one.name, one.block_bytes, dict(one.properties)) for one in shards}
-        hashes = tokens // _hash_tokens(self._vllm_config, self._kv_cache_config)
+        hashes = tokens // _engine.hash_tokens(self._vllm_config, self._kv_cache_config)
         return Group(number, tokens, hashes, rule, rule is LAST, list(distinct.values()), sum(one.writes for one in shards))
 
     def on_new_request(self, request: Any) -> None:
@@ -430,97 +427,6 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._scheduler.close()
         if self._client is not None:
             self._client.close()
-
-
-def _unserved(vllm_config: Any, kv_cache_config: Any) -> str:
-    """Why blocks of this engine can't be kept; empty where they can."""
-    text = _groups.unserved(vllm_config, kv_cache_config, _REPORTS_FAILURES)
-    if text:
-        return text
-    parallel = vllm_config.parallel_config
-    if getattr(vllm_config, "speculative_config", None) is not None and int(parallel.pipeline_parallel_size) > 1:
-        return "speculative decoding is combined with pipeline parallelism, and then only the last stage asks for stores"
-    for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
-        if int(getattr(parallel, name, 1) or 1) != 1:
-            return f"{name} is {getattr(parallel, name)}; expected 1, because context parallelism is not supported"
-    hash_tokens = _hash_tokens(vllm_config, kv_cache_config)
-    groups = kv_cache_config.kv_cache_groups
-    for tokens in [_block_tokens(vllm_config, kv_cache_config)] if len(groups) == 1 else [int(one.kv_cache_spec.block_size) for one in groups]:
-        if (tokens != hash_tokens) if len(groups) == 1 else tokens % hash_tokens:
-            return f"the engine hashes pieces of {hash_tokens} tokens, and has blocks of {tokens}; expected blocks of whole pieces"
-    return ""
-
-
-def _block_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
-    """The tokens of a unit that the engine restores: a block of its only group, or whole blocks of all groups."""
-    groups = kv_cache_config.kv_cache_groups
-    return math.lcm(*(int(group.kv_cache_spec.block_size) for group in groups)) if groups else int(vllm_config.cache_config.block_size)
-
-
-def _hash_tokens(vllm_config: Any, kv_cache_config: Any) -> int:
-    """How many tokens one of the engine's hashes is of, beside those before them."""
-    told = getattr(kv_cache_config, "hash_block_size", None) or getattr(vllm_config.cache_config, "hash_block_size", None)
-    return int(told) if told is not None else _block_tokens(vllm_config, kv_cache_config)
-
-
-def _extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:
-    """What the hashes of blocks between these tokens are made of beside their tokens and the block before, as vLLM's own
-    events have it; None: nothing."""
-    plain = getattr(request, "prompt_embeds", None) is None and request.lora_request is None
-    if plain and not getattr(request, "mm_features", None) and not request.cache_salt:
-        return None
-    utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
-    made = [utils.generate_block_hash_extra_keys(request, begin, end, 0)[0] for begin, end in pairwise(bounds)]
-    # Before 0.32 there was nothing in them that events have not.
-    told = getattr(utils, "to_event_extra_keys", None)
-    return made if told is None else cast("list[Any] | None", told(made))
-
-
-def _rank() -> tuple[int, int]:
-    parallel_state = importlib.import_module("vllm.distributed.parallel_state")
-    return parallel_state.get_pp_group().rank_in_group, parallel_state.get_tp_group().rank_in_group
-
-
-def _is_replicated(vllm_config: Any) -> bool:
-    return bool(getattr(vllm_config.model_config, "use_mla", False)) and int(vllm_config.parallel_config.tensor_parallel_size) > 1
-
-
-def _of_first_rank(value: Any) -> Any:
-    """What the first rank of those that share layers has."""
-    parallel_state = importlib.import_module("vllm.distributed.parallel_state")
-    return parallel_state.get_tp_group().broadcast_object(value, src=0)
-
-
-def _gathered(mine: Rank) -> list[list[Rank]] | None:
-    """What all ranks of the engine tell, by pipeline rank and tensor rank."""
-    parallel_state = importlib.import_module("vllm.distributed.parallel_state")
-    distributed = importlib.import_module("torch.distributed")
-
-    def of(group: Any, value: Any) -> list[Any]:
-        told = [None] * group.world_size
-        distributed.all_gather_object(told, value, group=group.cpu_group)
-        return told
-
-    return of(parallel_state.get_pp_group(), of(parallel_state.get_tp_group(), mine))
-
-
-def _has_fixed_seed() -> bool:
-    return hasattr(importlib.import_module("vllm.v1.core.kv_cache_utils"), "DEFAULT_NONE_HASH_SEED")
-
-
-def _attention(vllm_config: Any) -> str:
-    """Which backends read the blocks: what the extents alone don't say about a block's bytes."""
-    names = set()
-    for layer in getattr(vllm_config.compilation_config, "static_forward_context", {}).values():
-        try:
-            names.add(str(layer.get_attn_backend().get_name()))
-        except Exception:
-            continue
-    return "+".join(sorted(names))
-
-
-def _on_gpu() -> bool:
-    return bool(importlib.import_module("vllm.platforms").current_platform.is_cuda())
 
 
 def _no_event() -> None:

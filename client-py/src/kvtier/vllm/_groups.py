@@ -31,6 +31,11 @@ class Group(NamedTuple):
         return Need(self.block_tokens, self.rule)
 
 
+def is_plain(groups: Sequence[Group]) -> bool:
+    """Whether only a run from the first block can be restored, of any length. A unit is then a block."""
+    return len(groups) == 1 and groups[0].rule is ALL
+
+
 def rule_of(spec: Any) -> Rule | None:
     """Which blocks a group of this `KVCacheSpec` needs; None: nobody knows."""
     kinds = [kind.__name__ for kind in type(spec).__mro__]

@@ -1,0 +1,444 @@
+"""What is looked up in the daemon for requests, what was found, and what is held until it is loaded."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence, Sized
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
+
+from kvtier._operations import Hold
+from kvtier._operations import hold as hold_operation
+from kvtier._operations import lookup as lookup_operation
+from kvtier._polled import Call, Polled
+from kvtier._protocol import Status, Tier
+from kvtier._types import Lookup
+from kvtier.engine.groups import restorable
+from kvtier.vllm._groups import Group, is_plain
+from kvtier.vllm._keys import Keys
+from kvtier.vllm._namespace import mismatch_text
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._speed import PrefillSpeed
+
+T = TypeVar("T")
+
+_log = logging.getLogger("vllm.kvtier")
+
+_ANSWER_FRESH_S = 0.5
+"""how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
+_IN_MEMORY_S = 0.05
+"""how long it stands what a lookup says of blocks in memory: later more of them may have gone than a load is worth"""
+_HOLD_SPARE_S = 5.0
+_HOLD_S_MIN = 0.01
+_IDLE_PATIENCE = 10
+"""how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
+_PAUSE_S = 1.0
+"""how long nothing is looked up after a daemon did not answer in time"""
+
+
+class Search:
+    """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
+
+    __slots__ = (
+        "asked_s", "begun_s", "expires_ns", "first", "found", "found_of", "found_s", "holds", "is_asked_again", "is_waited_for", "keys",
+        "lookups", "run",
+    )  # fmt: skip
+
+    def __init__(self, keys: Sequence[Sequence[bytes]], now_s: float) -> None:
+        self.keys = keys
+        """for each group, of all whole blocks, from the first"""
+        self.begun_s = now_s
+        self.asked_s: float | None = None
+        """since when the engine has wanted to know, and decides without an answer after `lookup_s_max`; None: not yet"""
+        self.lookups: list[list[Call[Lookup]]] = []
+        """for each group, those of its ranks"""
+        self.is_waited_for = False
+        self.is_asked_again = False
+        self.found: int | None = None
+        """how many units from the first can be restored; None: not known yet"""
+        self.found_of = 0
+        """how many units the engine had itself when that was found out"""
+        self.found_s = 0.0
+        """when that became known"""
+        self.first = 0
+        """the first unit that is held: those before it the engine has"""
+        self.holds: list[list[Call[Hold]]] = []
+        """for each group, those of its ranks; none for a group of which nothing is needed"""
+        self.run: int | None = None
+        """how many units are held, and can be loaded; None: not known yet"""
+        self.expires_ns = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is still to come."""
+        return not (_are_done(self.lookups) and _are_done(self.holds))
+
+
+class Searches:
+    """The searches of the requests that wait for their blocks. A request has at most one."""
+
+    def __init__(
+        self,
+        polled: Polled,
+        groups: Sequence[Group],
+        settings: Settings,
+        unit_tokens: int,
+        keys: Keys,
+        speed: PrefillSpeed,
+        working: Sized,
+        observed: Counter[str],
+    ) -> None:
+        """`unit_tokens`: as `Scheduler` takes it. `working`: the requests that the engine works on; while it has none, an answer
+        is waited for longer. `observed`: where what happens is counted."""
+        self._polled = polled
+        self._groups = list(groups)
+        self._needs = [group.need for group in groups]
+        self._is_plain = is_plain(groups)
+        self._settings = settings
+        self._unit_tokens = unit_tokens
+        self._keys = keys
+        self._speed = speed
+        self._working = working
+        self._observed = observed
+        self._by_request: dict[str, Search] = {}
+        self._paused_until_s = 0.0
+        self.is_refused = False
+        """whether the daemon has the namespace with other properties, so that nothing can be loaded or stored"""
+
+    # ---- the search of a request ----
+
+    def begin(self, request: Any) -> None:
+        """Looks up the blocks of a request that has come, unless that has been done or is not worth it."""
+        if request.request_id in self._by_request or not self.may_look():
+            return
+        limit = self.limit(request, 0)
+        if limit:
+            self._search(request, limit, time.monotonic())
+
+    def poll(self, request_id: str) -> None:
+        """Takes the answers that have come, if this request needs any."""
+        search = self._by_request.get(request_id)
+        if search is None or search.is_waiting:
+            self._polled.poll()
+
+    def matched(self, request: Any, first: int) -> int | None:
+        """How many units behind the first ones, which the engine has, can be loaded; None: not known yet, ask again.
+
+        The caller has made sure that the request may be looked up: `may_look` and `limit` say so.
+        """
+        request_id = request.request_id
+        search = self._by_request.get(request_id)
+        now_s = time.monotonic()
+        if search is None or self._is_stale(search, first, now_s):
+            self.drop(request_id)
+            search = self._search(request, self.limit(request, 0), now_s)
+        if search.asked_s is None:
+            search.asked_s = now_s
+        wait_s = self._wait_s()
+        run = self._advance(search, first, now_s, wait_s)
+        if run is None and not search.is_waited_for:
+            # A moment is cheaper than another step.
+            search.is_waited_for = True
+            for call in _all(search.lookups):
+                self._polled.wait(call, wait_s)
+            run = self._advance(search, first, now_s, wait_s)
+        if run is None:
+            self._observed["lookups_again"] += 1
+        return run
+
+    def take(self, request_id: str) -> Search | None:
+        """The search of a request that has got its blocks, which ends here. The caller gives back what it holds (`release`)."""
+        return self._by_request.pop(request_id, None)
+
+    def drop(self, request_id: str) -> None:
+        """Ends the search of a request, and gives back what it holds."""
+        search = self._by_request.pop(request_id, None)
+        if search is not None:
+            self._let_go(search)
+
+    def drop_all(self) -> None:
+        for request_id in list(self._by_request):
+            self.drop(request_id)
+
+    def release(self, holds: Sequence[Sequence[Call[Hold]]]) -> None:
+        """Gives leases back, those too that are just being granted."""
+        for call in _all(holds):
+            if not self._polled.wait(call, self._wait_s()):
+                self._polled.cancel(call)
+            elif call.outcome.leases is not None:
+                call.outcome.leases.release()
+
+    def found(self, request_id: str) -> int:
+        """How many units from the first all ranks have said are there. Nothing is said of several groups."""
+        search = self._by_request.get(request_id)
+        if search is None or not self._is_plain or not _are_done(search.lookups):
+            return 0
+        return min(call.outcome.run for call in search.lookups[0])
+
+    # ---- what may be searched for ----
+
+    def may_look(self) -> bool:
+        """Whether anything may be looked up now."""
+        return self._settings.load and not self.is_refused and time.monotonic() >= self._paused_until_s
+
+    def limit(self, request: Any, first: int) -> int:
+        """How many units of a request may be looked for when the engine has the first ones; 0: none that is worth it."""
+        tokens = self._unit_tokens
+        if self._keys.salt(request) is None:
+            return 0
+        # The last token is computed in any case, and a state must not have seen it before.
+        most = int(request.num_tokens) - (not self._is_plain)
+        hashes = tokens // self._groups[0].block_tokens * self._groups[0].block_hashes
+        limit = min(len(request.block_hashes) // hashes, most // tokens)
+        # The last token is computed in any case: for it alone its block is not worth a load.
+        if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
+            return 0
+        return limit
+
+    def needed(self, first: int, end: int) -> list[range]:
+        """The blocks of each group that a load brings, for an engine that has the first units and is to have those before the end."""
+        return [need.blocks(end * self._unit_tokens, first * self._unit_tokens) for need in self._needs]
+
+    # ---- how a search goes on ----
+
+    def _search(self, request: Any, limit: int, now_s: float) -> Search:
+        tokens = limit * self._unit_tokens
+        keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in self._groups]
+        search = Search(keys, now_s)
+        self._by_request[request.request_id] = search
+        self._observed["lookups"] += 1
+        self._look_up(search)
+        return search
+
+    def _look_up(self, search: Search) -> None:
+        search.lookups = [
+            [
+                self._polled.start(
+                    namespace, partial(lookup_operation, keys=keys), Lookup.of_status(Status.UNAVAILABLE, 1), self._settings.lookup_s_max
+                )
+                for namespace in group.namespaces
+            ]
+            for group, keys in zip(self._groups, search.keys, strict=True)
+        ]
+
+    def _is_stale(self, search: Search, first: int, now_s: float) -> bool:
+        if search.holds and search.first != first:
+            return True
+        if search.run:
+            return search.expires_ns < time.monotonic_ns() + int(_HOLD_SPARE_S * 1e9)
+        # Others may have stored blocks since; what was found is held or is not.
+        return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
+
+    def _advance(self, search: Search, first: int, now_s: float, wait_s: float) -> int | None:
+        """Goes on with a search as far as it can: the run that can be loaded, or None."""
+        if (search.found is None or not self._is_found_of(search, first)) and not self._take_lookups(search, first, now_s):
+            return None
+        assert search.found is not None
+        if search.found - first < max(1, self._settings.load_blocks_min):
+            self._let_go(search)
+            return 0
+        if not search.holds:
+            self._hold(search, first)
+            if self._will_be_held(search, now_s):
+                # The daemon comes to the leases before it comes to the load, which is asked for behind them.
+                return search.found - first
+            for call in _all(search.holds):
+                self._polled.wait(call, wait_s)
+        if search.run is None:
+            if not _are_done(search.holds):
+                # They go on to be brought to memory: the load waits for them where they are.
+                return None if self._may_wait(search, now_s) else self._promised(search)
+            self._take_holds(search)
+        return search.run
+
+    def _promised(self, search: Search) -> int:
+        """How many blocks may be loaded while some of them are still on their way to memory."""
+        assert search.found is not None
+        if self._settings.load_failure != "recompute":
+            # Each must be held; the leases that are there by now end the wait in a moment (`_hold_timeout_s`).
+            return 0
+        answered = [
+            (call.outcome.run, len(blocks))
+            for calls, blocks in zip(search.holds, self.needed(search.first, search.found), strict=True)
+            for call in calls
+            if call.done
+        ]
+        if self._is_plain:
+            return min([search.found - search.first, *(run for run, _ in answered)])
+        return search.found - search.first if all(run == wanted for run, wanted in answered) else 0
+
+    def _take_lookups(self, search: Search, first: int, now_s: float) -> bool:
+        """Whether all ranks' answers are there, and say something to an engine that has the first units."""
+        if not _are_done(search.lookups):
+            return False
+        by_group = [[call.outcome for call in calls] for calls in search.lookups]
+        answers = [one for some in by_group for one in some]
+        run = self._units(search, by_group, first)
+        if self._ask_again(search, answers, run, now_s):
+            return False
+        search.found_of = first
+        search.found_s = time.monotonic()
+        self._observed["lookup_us"] += int((search.found_s - search.begun_s) * 1e6)
+        if run and self._is_sooner_computed(run, max(one.estimated_load_s for one in answers)):
+            self._observed["declined_blocks"] += run
+            run = 0
+        search.found = run
+        return True
+
+    def _units(self, search: Search, answers: Sequence[Sequence[Lookup]], first: int) -> int:
+        """How many units from the first can be restored, by these answers."""
+        if self._is_plain:
+            return min(one.run for one in answers[0])
+        there = []
+        for of_ranks, keys in zip(answers, search.keys, strict=True):
+            statuses = [one.statuses for one in of_ranks]
+            if any(len(some) != len(keys) for some in statuses):
+                return 0
+            there.append([all(status is Status.OK for status in of_block) for of_block in zip(*statuses, strict=True)])
+        found = self._longest(there, first, len(search.keys[0]) * self._groups[0].block_tokens // self._unit_tokens)
+        return found if found > first else 0
+
+    def _is_found_of(self, search: Search, first: int) -> bool:
+        """Whether what was found is right for an engine that has the first units."""
+        return self._is_plain or search.found_of == first
+
+    def _longest(self, there: Sequence[Sequence[bool]], first: int, most: int) -> int:
+        """How many units can be restored at most with these blocks of each group; `first`, if none behind the first."""
+        tokens = self._unit_tokens
+        return max(restorable(self._needs, there, tokens, first * tokens, most * tokens), default=first * tokens) // tokens
+
+    def _is_sooner_computed(self, run: int, load_s: float) -> bool:
+        if load_s > min(self._settings.load_s_max, self._settings.load_timeout_s):
+            # A load that is estimated to take longer than its timeout would fail.
+            return True
+        return self._settings.load_if_faster and load_s > self._speed.seconds(run * self._unit_tokens)
+
+    def _ask_again(self, search: Search, answers: list[Lookup], run: int, now_s: float) -> bool:
+        """Whether more may be found than these answers say: then it was asked for again."""
+        # Only ranks that have no longer run keep the others waiting.
+        blocks = min(one.run for one in answers)
+        shortest = [one for one in answers if one.run == blocks]
+        ends = [end for one in shortest if (end := one.at(blocks)) is not None]
+        statuses = [status for status, _ in ends]
+        is_old = now_s - search.begun_s > _ANSWER_FRESH_S
+        if run == 0 and is_old and not search.is_asked_again and Status.DEADLINE not in statuses:
+            # The answer is as old as the request: it waited for the engine.
+            search.is_asked_again = True
+            self._look_up(search)
+            return True
+        # The daemon was started again, maybe.
+        lost = run == 0 and Status.UNAVAILABLE in statuses and self._polled.may_connect()
+        # It asks the object store, and will know.
+        is_sought = bool(ends) and all(end == (Status.PENDING, Tier.OBJECT) for end in ends)
+        sought = min(one.sought_from(blocks) for one in shortest) if is_sought else 0
+        if (lost or (sought and self._is_worth_waiting(search, sought, now_s))) and self._may_wait(search, now_s):
+            self._look_up(search)
+            return True
+        if run == 0:
+            self._judge(statuses)
+        return False
+
+    def _is_worth_waiting(self, search: Search, blocks: int, now_s: float) -> bool:
+        """Whether the engine would take longer to compute these blocks than it has waited for news of them."""
+        compute_s = self._speed.seconds(blocks * self._groups[0].block_tokens)
+        return not self._settings.load_if_faster or self._waited_s(search, now_s) < compute_s
+
+    def _hold(self, search: Search, first: int) -> None:
+        assert search.found is not None
+        search.first = first
+        search.run = None
+        timeout_s = self._hold_timeout_s(search)
+        search.holds = [
+            [
+                self._polled.start(
+                    namespace,
+                    partial(hold_operation, keys=keys[blocks.start : blocks.stop], lease_ns=0),
+                    Hold(0, [Status.UNAVAILABLE], None, 0, Status.UNAVAILABLE),
+                    timeout_s,
+                    parent=keys[blocks.start - 1] if blocks.start else None,
+                    depth=blocks.start,
+                )
+                for namespace in (group.namespaces if blocks else ())
+            ]
+            for group, keys, blocks in zip(self._groups, search.keys, self.needed(first, search.found), strict=True)
+        ]
+
+    def _will_be_held(self, search: Search, now_s: float) -> bool:
+        """Whether all that was found was in memory a moment ago, in all ranks: then nobody need wait for the leases. A block
+        that went since is a load that fails, which must not fail the request."""
+        assert search.found is not None
+        return (
+            self._settings.load_failure == "recompute"
+            and now_s - search.found_s < _IN_MEMORY_S
+            and all(
+                call.outcome.are_in_memory(blocks)
+                for calls, blocks in zip(search.lookups, self.needed(search.first, search.found), strict=True)
+                for call in calls
+            )
+        )
+
+    def _take_holds(self, search: Search) -> None:
+        held = [call.outcome for call in _all(search.holds)]
+        search.run = self._held_units(search)
+        search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
+        if search.run == 0:
+            self._judge([one.refusal for one in held])
+            search.found = 0
+            self._let_go(search)
+
+    def _held_units(self, search: Search) -> int:
+        """How many units behind the first can be loaded with what is held: all ranks' parts of a block, or none of it."""
+        assert search.found is not None
+        if self._is_plain:
+            return min(call.outcome.run for call in search.holds[0])
+        there = []
+        for calls, blocks in zip(search.holds, self.needed(search.first, search.found), strict=True):
+            held = min((call.outcome.run for call in calls), default=0)
+            there.append([blocks.start <= at < blocks.start + held for at in range(blocks.stop)])
+        return self._longest(there, search.first, search.found) - search.first
+
+    # ---- how long is waited ----
+
+    def _wait_s(self) -> float:
+        return self._settings.lookup_wait_s * (1 if self._working else _IDLE_PATIENCE)
+
+    def _hold_timeout_s(self, search: Search) -> float:
+        """How long leases may be waited for. Where a load must not fail, only those are loaded that are there in time."""
+        if self._settings.load_failure == "recompute":
+            return self._settings.load_timeout_s
+        return max(_HOLD_S_MIN, self._settings.lookup_s_max - self._waited_s(search, time.monotonic()))
+
+    def _waited_s(self, search: Search, now_s: float) -> float:
+        """For how long the engine has wanted to know."""
+        return 0.0 if search.asked_s is None else now_s - search.asked_s
+
+    def _may_wait(self, search: Search, now_s: float) -> bool:
+        """Whether the engine can still put its decision off."""
+        return self._waited_s(search, now_s) < self._settings.lookup_s_max
+
+    # ---- what ends ----
+
+    def _judge(self, statuses: list[Status]) -> None:
+        """What an answer says about the daemon, beside the blocks."""
+        if Status.DEADLINE in statuses:
+            self._observed["lookups_late"] += 1
+            self._paused_until_s = time.monotonic() + _PAUSE_S
+        if Status.NAMESPACE_MISMATCH in statuses and not self.is_refused:
+            self.is_refused = True
+            _log.error("%s Until then this engine neither loads nor stores blocks.", mismatch_text("the daemon has this namespace with other properties"))
+
+    def _let_go(self, search: Search) -> None:
+        for call in _all(search.lookups):
+            if not call.done:
+                self._polled.cancel(call)
+        self.release(search.holds)
+        search.holds = []
+
+
+def _all(of_groups: Sequence[Sequence[Call[T]]]) -> Iterable[Call[T]]:
+    return chain.from_iterable(of_groups)
+
+
+def _are_done(of_groups: Sequence[Sequence[Call[Any]]]) -> bool:
+    return all(call.done for call in _all(of_groups))
