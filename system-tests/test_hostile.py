@@ -233,6 +233,18 @@ def test_keysMadeFromWhatTheDaemonTells_doNotCollide(daemon: Daemon) -> None:
     raw.close()
 
 
+def test_lookupOfSeveralGroups_numberThatIsNotRegistered_isUnknown(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as owner:
+        owner.namespace("of another session", block_bytes=512)
+        raw = Raw(daemon.socket_path)
+        mine = raw.register("mine")
+        body = b"".join(key.ljust(8) for key in (b"a", b"b", b"c"))
+        answer = raw.call(Verb.LOOKUP_GROUPS, body + struct.pack("<3I", mine, 0xFFFFFFFF, mine), 3)
+        codes = [code & 0xFFFF for code in struct.unpack_from("<3I", answer, protocol.COMPLETION_HEADER_BYTES)]
+        assert codes == [Status.MISS, Status.NAMESPACE_UNKNOWN, Status.MISS]
+        raw.close()
+
+
 @pytest.mark.parametrize("verb", [Verb.UNPIN, Verb.DELETE])
 def test_oneThatHoldsMuch_isAnsweredSoonAllTheSame(daemon: Daemon, verb: Verb) -> None:
     """Leases and pins of one client must not slow a request down, neither its own nor another's."""

@@ -3,8 +3,10 @@
 import random
 
 import pytest
+from kvtier_testing.daemon import Daemon, eventually
 
-from kvtier import InvalidArgument
+from kvtier import Client, InvalidArgument, Lookup, Status
+from kvtier._connection import namespace_properties
 from kvtier.engine.groups import ALL, LAST, Need, Rule, chunk, restorable, window
 
 
@@ -85,3 +87,48 @@ def test_groups_that_do_not_fit_are_refused(needs: list[Need], present: list[lis
 def test_window_of_no_token_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="window is 0 tokens; expected 1 or more"):
         window(0)
+
+
+# ---- one lookup of several groups ----
+
+
+def test_lookupOfSeveralGroups_answersForEachAsALookupOfItsOwn(daemon: Daemon, client: Client) -> None:
+    chosen = random.Random(7)
+    namespaces = [client.namespace(f"group-{group}", block_bytes=512 << group) for group in range(3)]
+    keys = [f"key {at}".encode().ljust(16) for at in range(900)]
+    for group, namespace in enumerate(namespaces):
+        some = [key for key in keys if chosen.random() < 0.9]
+        namespace.put(some, bytes(len(some) * (512 << group)))
+    asked = [(namespaces[0], keys), (namespaces[1], keys[::2]), (namespaces[2], keys), (namespaces[0], [])]
+    requests = client.counters()["requests"]
+    answers = client.lookup_groups(asked)
+    # 2,250 keys: as many requests as keys fit into.
+    assert client.counters()["requests"] == requests + 2
+    for (namespace, some), answer in zip(asked, answers, strict=True):
+        single = namespace.lookup(some) if some else Lookup.of_status(Status.OK, 0)
+        assert (answer.run, answer.statuses, answer.tiers) == (single.run, single.statuses, single.tiers)
+        assert answer.are_in_memory(range(answer.run))
+    counters = client.counters()
+    assert counters["lookup_blocks"] == 2 * sum(len(some) for _, some in asked)
+
+
+def test_lookupOfSeveralGroups_afterARestart_registersAllNamespacesAgain(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start()
+    with Client(stopped_daemon.socket_path, timeout=20) as client:
+        namespaces = [client.namespace(f"again-{group}", block_bytes=512) for group in range(2)]
+        assert client.lookup_groups([(namespaces[0], [b"a"]), (namespaces[1], [b"a"])])[1].statuses == [Status.MISS]
+        stopped_daemon.stop()
+        assert client.lookup_groups([(namespaces[0], [b"a"]), (namespaces[1], [b"b", b"c"])], timeout=0.2)[1].statuses == [Status.UNAVAILABLE] * 2
+        stopped_daemon.start()
+        assert eventually(lambda: client.lookup_groups([(namespaces[0], [b"a"]), (namespaces[1], [b"a"])])[1].statuses == [Status.MISS])
+
+
+def test_lookupOfSeveralGroups_namespaceWithOtherProperties_isRefusedByItself(daemon: Daemon, client: Client) -> None:
+    namespace = client.namespace("refused", block_bytes=512)
+    namespace.put([b"a"], bytes(512))
+    with Client(daemon.socket_path, timeout=20) as other:
+        fine = other.namespace("fine", block_bytes=512)
+        fine.put([b"a"], bytes(512))
+        refused = fine.__class__(other, namespace_properties("refused", 1024, {}))
+        answers = other.lookup_groups([(refused, [b"a"]), (fine, [b"a"])])
+    assert [answer.statuses for answer in answers] == [[Status.NAMESPACE_MISMATCH], [Status.OK]]

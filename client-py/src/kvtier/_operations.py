@@ -15,6 +15,7 @@ A ticket below zero is the negative of the status that says why nothing was subm
 it is closed early it gives back without waiting.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -34,7 +35,7 @@ Request: TypeAlias = (
     _Whole | tuple[int, int, int, int, int, int, int, int, Sequence[bytes] | bytes | None, int, int, bytes | None, int]
 )
 """(verb, flags, priority, deadline_ns, namespace, group, depth, argument, body, start, count, parent); of a shard of blocks also
-the number of its region"""
+the number of its region, and where each key has a number (region, first layer, end of the layers, event, progress word, numbers)"""
 
 Completion: TypeAlias = tuple[Status, int, int, bytes, bool, int]
 """(status, run, value, body, whether the body is text, verb)"""
@@ -364,6 +365,40 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
             load_ns += completion[2]
         parts.append((completion[0], count, completion[3]))
     return Lookup(run, load_ns / 1e9, parts, holder)
+
+
+def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, Sequence[bytes]]]) -> Operation[list[Lookup]]:
+    """As `lookup` of several namespaces, with one request for each `KEYS_MAX` keys. The namespace of the context is not used."""
+    numbers: list[int] = []
+    refusals: list[Status] = []
+    for properties, _ in groups:
+        number, status = yield from _namespace_id(context._replace(properties=properties))
+        numbers.append(number)
+        refusals.append(status)
+    asked = [at for at, (_, keys) in enumerate(groups) if refusals[at] is _OK and keys]
+    together = [key for at in asked for key in groups[at][1]]
+    of_keys = array("I", [numbers[at] for at in asked for _ in groups[at][1]])
+    body = b""
+    load_ns = 0
+    for start, count in spans(len(together), protocol.KEYS_MAX):
+        request = context.request(Verb.LOOKUP_GROUPS, numbers[asked[0]], together, start, count)
+        completion = yield (*request[:-1], None, (0, 0, 0, 0, 0, of_keys[start : start + count].tobytes()))
+        completion = _checked(context.link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
+        if completion[0] is not _OK:
+            return [Lookup.of_status(completion[0], len(keys)) for _, keys in groups]
+        body += completion[3]
+        load_ns += completion[2]
+    found = []
+    begin = 0
+    for at, (_, keys) in enumerate(groups):
+        if refusals[at] is not _OK or not keys:
+            found.append(Lookup.of_status(refusals[at], len(keys)))
+            continue
+        end = begin + len(keys) * protocol.COMPLETION_SHORT_RESULT_BYTES
+        part = body[begin:end]
+        found.append(Lookup(leading_run(_core.short_statuses(part)), load_ns / 1e9, [(_OK, len(keys), part)]))
+        begin = end
+    return found
 
 
 def _holder_of(completion: Completion, count: int) -> tuple[Completion, Holder | None]:

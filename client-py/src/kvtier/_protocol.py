@@ -83,6 +83,7 @@ class Verb(IntEnum):
     ADVERTISE = 25
     REVOKE = 26
     REPORT_LOADS = 27
+    LOOKUP_GROUPS = 28
 
 
 class Tier(IntEnum):

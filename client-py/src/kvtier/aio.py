@@ -133,6 +133,16 @@ class Client:
         # Connecting waits for the daemon, and may wait long for one that hangs: not on the loop.
         return await asyncio.to_thread(self._connection.link, answer_by_ns)
 
+    async def lookup_groups(self, groups: Iterable[tuple["Namespace", Iterable[bytes]]], **options: Unpack[Options]) -> list[Lookup]:
+        """As `kvtier.Client.lookup_groups`."""
+        listed = [(namespace._properties, as_keys(keys)) for namespace, keys in groups]
+        if not listed:
+            return []
+        context = await self._context(listed[0][0], options)
+        if context is None:
+            return [Lookup.of_status(Status.UNAVAILABLE, len(keys)) for _, keys in listed]
+        return await self._run(context, operations.lookup_groups(context, listed))
+
     async def _context(self, properties: NamespaceProperties, options: Options) -> Context | None:
         answer_by_ns = operations.answer_by(self._timeout_s, options)
         link = await self._link(answer_by_ns)

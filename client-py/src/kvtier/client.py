@@ -146,6 +146,24 @@ class Client:
         link = self._connection.link(self._answer_by(None))
         return {} if link is None else counters_of(link)
 
+    def lookup_groups(self, groups: Iterable[tuple["Namespace", Iterable[bytes]]], **options: Unpack[Options]) -> list[Lookup]:
+        """As `Namespace.lookup` of several namespaces of this client, with one request: what is there of each group of a model.
+        `kvtier.engine.groups.restorable` says what can be restored.
+
+        Args:
+            groups: namespaces, with the keys that are looked up there.
+
+        Returns:
+            One answer for each. `estimated_load_s` is that of the leading runs of all together.
+        """
+        listed = [(namespace._properties, as_keys(keys)) for namespace, keys in groups]
+        if not listed:
+            return []
+        context = self._context(listed[0][0], options)
+        if context is None:
+            return [Lookup.of_status(Status.UNAVAILABLE, len(keys)) for _, keys in listed]
+        return run(context, operations.lookup_groups(context, listed))
+
     def _answer_by(self, timeout: float | None) -> int:
         return operations.instant_after(self._timeout_s if timeout is None else timeout)
 

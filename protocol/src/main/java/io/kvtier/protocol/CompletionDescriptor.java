@@ -4,10 +4,10 @@ package io.kvtier.protocol;
  * The layout of a completion record in a session's completion ring: a header, then a result for
  * each block, or with {@link #FLAG_TEXT} count bytes of UTF-8. 8-byte aligned.
  *
- * <p>ACQUIRE and RESERVE have long results; LOOKUP, COMMIT, ABORT, RELEASE, PREFETCH, PIN, UNPIN,
- * DELETE, OFFLOAD, ONBOARD, ADVERTISE and REVOKE have short ones. With {@link #FLAG_PEERS} a
- * LOOKUP's results are followed, at the next multiple of 8, by the region that advertises the
- * longest prefix of the keys.
+ * <p>ACQUIRE and RESERVE have long results; LOOKUP, LOOKUP_GROUPS, COMMIT, ABORT, RELEASE,
+ * PREFETCH, PIN, UNPIN, DELETE, OFFLOAD, ONBOARD, ADVERTISE and REVOKE have short ones. With {@link
+ * #FLAG_PEERS} a LOOKUP's results are followed, at the next multiple of 8, by the region that
+ * advertises the longest prefix of the keys.
  *
  * <p>Little-endian. Generated from protocol/schema.toml.
  *
@@ -19,7 +19,7 @@ package io.kvtier.protocol;
  *     8 u64 correlation
  *    16 u32 count         of results, or bytes of text
  *    20 u32 run           how many blocks from the first are hits
- *    24 u64 value         LOOKUP: estimated load time, ns; ACQUIRE: when the leases end, CLOCK_MONOTONIC ns; REGISTER: the namespace id; REGISTER_REGION: the region id; CLEAR, FLUSH: blocks
+ *    24 u64 value         LOOKUP: estimated load time, ns; LOOKUP_GROUPS: that of the leading runs of all namespaces together; ACQUIRE: when the leases end, CLOCK_MONOTONIC ns; REGISTER: the namespace id; REGISTER_REGION: the region id; CLEAR, FLUSH: blocks
  *    32 u16 status
  *    34 u16 zero
  *    36 u32 zero

@@ -11,7 +11,8 @@ package io.kvtier.protocol;
  *
  * <ul>
  *   <li>count keys, {@link Records#keyStride} bytes each
- *   <li>count keys, then count numbers of blocks of the region, u32 (OFFLOAD, ONBOARD, ADVERTISE)
+ *   <li>count keys, then count numbers, u32: of blocks of the region (OFFLOAD, ONBOARD, ADVERTISE),
+ *       or of namespaces (LOOKUP_GROUPS)
  *   <li>count ids, u64; of COMMIT with {@link #FLAG_CHECKSUMS} each with its CRC32C (u32) and a
  *       zero (u32)
  *   <li>count bytes of UTF-8, of ANNOTATE's entries, or of REPORT_LOADS' record

@@ -48,9 +48,15 @@ public enum Verb {
    * Reports what loads of an engine have saved. The body is the record of {@link
    * LoadReportDescriptor}.
    */
-  REPORT_LOADS(27, RequestBody.TEXT);
+  REPORT_LOADS(27, RequestBody.TEXT),
 
-  private static final @Nullable Verb[] BY_CODE = new Verb[28];
+  /**
+   * Looks blocks of several namespaces up, such as those of all groups of a model. Behind the keys
+   * stands, for each, the id of its namespace; keys of one namespace stand together.
+   */
+  LOOKUP_GROUPS(28, RequestBody.KEYS_AND_BLOCKS);
+
+  private static final @Nullable Verb[] BY_CODE = new Verb[29];
 
   static {
     for (Verb one : values()) {

@@ -23,7 +23,7 @@ public final class VerbRoles {
       // To get a block one names a namespace, and gives back what one holds.
       case PING, REGISTER, UNREGISTER, LOOKUP, ACQUIRE, RELEASE, PREFETCH, CANCEL, STATS ->
           Role.READ;
-      case REGISTER_REGION, UNREGISTER_REGION, ONBOARD, REPORT_LOADS -> Role.READ;
+      case LOOKUP_GROUPS, REGISTER_REGION, UNREGISTER_REGION, ONBOARD, REPORT_LOADS -> Role.READ;
       // Pins have no end of their own: who sets enough of them decides what others can put.
       case RESERVE, COMMIT, ABORT, OFFLOAD, ANNOTATE, PIN, UNPIN, DELETE, CLEAR, FLUSH ->
           Role.WRITE;

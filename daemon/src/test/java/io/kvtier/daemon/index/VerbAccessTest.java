@@ -20,6 +20,7 @@ class VerbAccessTest {
           Verb.REGISTER,
           Verb.UNREGISTER,
           Verb.LOOKUP,
+          Verb.LOOKUP_GROUPS,
           Verb.ACQUIRE,
           Verb.RELEASE,
           Verb.PREFETCH,

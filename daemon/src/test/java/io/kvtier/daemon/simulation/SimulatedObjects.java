@@ -55,6 +55,9 @@ final class SimulatedObjects implements Leg, ObjectProbe {
   /** Names that were asked for, each with the time at which it was last seen there. */
   private final Map<String, Long> seen = new HashMap<>();
 
+  /** Names that were seen in the last turn of the index, which relies on them in its next turn. */
+  private final Set<String> seenInTurn = new HashSet<>();
+
   private final LongSupplier clock;
 
   /** Whether something was lost that was stored. */
@@ -110,12 +113,14 @@ final class SimulatedObjects implements Leg, ObjectProbe {
 
   /**
    * Others delete the object of a block that this node has in memory or on SSD, and nobody says so.
-   * Not of one that was seen there just now: whoever relies on that at once is right.
+   * Not of one that was seen there just now: whoever relies on that immediately is right. Between
+   * two turns of the index any time can pass.
    */
   void vanish(SplittableRandom chance, Set<Oracle.Key> here) {
     List<String> names = new ArrayList<>(objects.keySet());
     names.removeIf(name ->
         !here.contains(Objects.requireNonNull(objects.get(name)).key)
+            || seenInTurn.contains(name)
             || clock.getAsLong() - seen.getOrDefault(name, Long.MIN_VALUE / 2) < SEEN_NS);
     if (!names.isEmpty()) {
       names.sort(null);
@@ -123,6 +128,11 @@ final class SimulatedObjects implements Leg, ObjectProbe {
       objects.remove(name);
       vanished.add(name);
     }
+  }
+
+  /** The index begins a turn: it takes the answers to the questions of the turn before. */
+  void turns() {
+    seenInTurn.clear();
   }
 
   /** The memory is lost in which this node still had what has vanished; whether there was any. */
@@ -215,6 +225,7 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     Stored stored = objects.get(name);
     if (stored != null) {
       seen.put(name, clock.getAsLong());
+      seenInTurn.add(name);
     } else if (vanished.contains(name) && isTrusted()) {
       return StoreCall.of(new StoreResult.Done(1));
     }

@@ -757,6 +757,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   }
 
   private void round() throws ProtocolViolation {
+    if (objects != null) {
+      objects.turns();
+    }
     agent.doWork();
     readEvents();
     for (Session session : List.copyOf(toClose)) {

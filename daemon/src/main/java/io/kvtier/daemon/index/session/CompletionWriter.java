@@ -132,11 +132,6 @@ public final class CompletionWriter {
     }
   }
 
-  /** How many results from the first on are OK. */
-  public int run() {
-    return run;
-  }
-
   public void end(Request request, long value) {
     request.done = done;
     if (!silent) {

@@ -18,11 +18,12 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.protocol.linux.Words;
 import java.util.Arrays;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
-/** LOOKUP: answered at once, from the knowledge of the index. Confined to the index. */
+/** LOOKUP and LOOKUP_GROUPS: answered from the knowledge of the index. Confined to the index. */
 public final class Lookups {
   private static final long[] NOTHING = {};
 
@@ -65,8 +66,51 @@ public final class Lookups {
       int prefix = peers.advertised().prefix();
       writer.beginWithRegion(session, request, prefix, holder.id, holder.gpuOrdinal(), holder.rank);
     }
+    long readNs = find(request);
+    writer.end(request, readNs);
+  }
+
+  /**
+   * Answers a request that names a namespace for each key. Namespaces that the session has not
+   * registered are unknown.
+   */
+  void lookupGroups(Session session, Request request) throws ProtocolViolation {
+    writer.begin(session, request);
+    int count = request.count;
+    long body = request.body;
+    long numbers = request.target(0);
+    long readNs = 0;
+    for (int begin = 0, end; begin < count; begin = end) {
+      int number = Words.getInt(request.segment, numbers + 4L * begin);
+      end = begin + 1;
+      while (end < count && Words.getInt(request.segment, numbers + 4L * end) == number) {
+        end++;
+      }
+      request.namespaceId = namespaces.idOf(number);
+      request.body = body + (long) begin * request.keyStride;
+      request.count = end - begin;
+      if (Registrations.isRegistered(session, request)) {
+        readNs += find(request);
+      } else {
+        for (int i = begin; i < end; i++) {
+          writer.add(Status.NAMESPACE_UNKNOWN, TierId.NONE);
+        }
+      }
+    }
+    request.body = body;
+    request.count = count;
+    writer.end(request, readNs);
+  }
+
+  /**
+   * Adds the result of each key of one namespace.
+   *
+   * @return how long loading the leading run would take, ns
+   */
+  private long find(Request request) {
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int hits = 0;
+    int run = 0;
     long readNs = 0;
     Arrays.fill(fetches, 0);
     boolean mayBeFound = true;
@@ -84,7 +128,8 @@ public final class Lookups {
                 ? Sources.NONE
                 : sources.find(namespace, request.keyBytes, request.group, false);
         if (source != Sources.NONE) {
-          fetches[source] += writer.run() == i ? 1 : 0;
+          fetches[source] += run == i ? 1 : 0;
+          run += run == i ? 1 : 0;
           writer.add(Status.OK, idOf(source));
           hits++;
         } else if (mayBeFound && seek(namespace, request)) {
@@ -96,7 +141,8 @@ public final class Lookups {
       } else {
         ResidentTier tier = tierOf(block);
         if (tier != null) {
-          readNs += tier != first && writer.run() == i ? readNs(tier, namespace) : 0;
+          readNs += tier != first && run == i ? readNs(tier, namespace) : 0;
+          run += run == i ? 1 : 0;
           writer.add(Status.OK, tier.traits().id());
           hits++;
         } else {
@@ -112,10 +158,10 @@ public final class Lookups {
     for (int source = 0; source < fetches.length; source++) {
       readNs += store.estimatedFetchNs(source, fetches[source]);
     }
-    writer.end(request, readNs);
     counters.add(Counter.LOOKUP_BLOCKS, request.count);
     counters.add(Counter.LOOKUP_HITS, hits);
     accounts.lookedUp(request.namespaceId, request.count, hits);
+    return readNs;
   }
 
   private TierId idOf(int source) {

@@ -246,7 +246,8 @@ public final class RequestAdapter {
       case REGISTER_REGION, OFFLOAD, ONBOARD, ANNOTATE, ADVERTISE, REVOKE -> true;
       case REPORT_LOADS -> true;
       case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
-      case UNREGISTER_REGION -> false;
+      // Each key names a namespace.
+      case LOOKUP_GROUPS, UNREGISTER_REGION -> false;
     };
   }
 }

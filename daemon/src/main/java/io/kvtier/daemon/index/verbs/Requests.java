@@ -90,6 +90,7 @@ public final class Requests {
       }
       case UNREGISTER -> registrations.unregister(session, request);
       case LOOKUP -> lookups.lookup(session, request);
+      case LOOKUP_GROUPS -> lookups.lookupGroups(session, request);
       case RESERVE -> puts.reserve(session, request);
       case OFFLOAD -> {
         puts.reserve(session, request);
