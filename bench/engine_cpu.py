@@ -26,6 +26,8 @@ from kvtier import Client, Status
 from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
 from kvtier._polled import Polled
+from kvtier.engine.groups import ALL
+from kvtier.vllm._groups import Group
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
@@ -58,11 +60,15 @@ class Kvtier:
         self.namespace = client.namespace("bench", block_bytes=BLOCK_BYTES)
         region = kvtier_torch.register(self.namespace, self.tensors, block_axes=1)
         settings = Settings(lookup_wait_s=1.0)
-        self.worker = Worker(region=region, settings=settings, writes=True, annotates=False, event=lambda: None, hold=None, weigh=str)
+        self.worker = Worker(regions=[region], settings=settings, writes=[True], annotates=False, event=lambda: None, hold=None, weigh=str)
         self._parts.callback(self.worker.close)
         polled = Polled(str(socket_path), "bench scheduler", 1 << 20)
+        group = Group(
+            number=0, block_tokens=BLOCK_TOKENS, block_hashes=1, rule=ALL, is_offered=False,
+            namespaces=[namespace_properties("bench", BLOCK_BYTES, {})], writers=1,
+        )  # fmt: skip
         self.scheduler = Scheduler(
-            polled=polled, shards=[namespace_properties("bench", BLOCK_BYTES, {})], writers=1, settings=settings, block_tokens=BLOCK_TOKENS,
+            polled=polled, groups=[group], settings=settings, unit_tokens=BLOCK_TOKENS,
             extra_keys=lambda request, places: [], keeps_blocks=True, began={},
         )  # fmt: skip
         self._parts.callback(self.scheduler.close)
@@ -115,7 +121,7 @@ class Kvtier:
         taken = time.perf_counter() - begun
         if found != TOKENS:
             raise SystemExit(f"found {found} tokens of {TOKENS}")
-        self.scheduler.finished(request, request.block_ids)
+        self.scheduler.finished(request, (request.block_ids,))
         return taken
 
     def round(self) -> dict[str, float]:

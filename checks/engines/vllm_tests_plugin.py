@@ -167,7 +167,7 @@ class SchedulerSide(KvtierConnector):
         self._worker_side = WorkerSide(config, kv_cache_config, row)
         shake = self._worker_side.handshake
         assert shake is not None, "the worker's side does not use the daemon"
-        self._donor = Donor(socket, shake.shard)
+        self._donor = Donor(socket, shake.shards[0])
         self.set_xfer_handshake_metadata_pp_aware({(0, 0): shake})
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:

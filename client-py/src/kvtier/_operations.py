@@ -369,6 +369,10 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
 
 def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, Sequence[bytes]]]) -> Operation[list[Lookup]]:
     """As `lookup` of several namespaces, with one request for each `KEYS_MAX` keys. The namespace of the context is not used."""
+    if len(groups) == 1:
+        properties, keys = groups[0]
+        answer = yield from lookup(context if context.properties is properties else context._replace(properties=properties), keys)
+        return [answer]
     numbers: list[int] = []
     refusals: list[Status] = []
     for properties, _ in groups:

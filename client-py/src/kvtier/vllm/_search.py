@@ -5,12 +5,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence, Sized
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from kvtier._operations import Hold
 from kvtier._operations import hold as hold_operation
-from kvtier._operations import lookup as lookup_operation
+from kvtier._operations import lookup_groups
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
@@ -42,7 +42,7 @@ class Search:
 
     __slots__ = (
         "asked_s", "begun_s", "expires_ns", "first", "found", "found_of", "found_s", "holds", "is_asked_again", "is_waited_for", "keys",
-        "lookups", "run",
+        "lookup", "run",
     )  # fmt: skip
 
     def __init__(self, keys: Sequence[Sequence[bytes]], now_s: float) -> None:
@@ -51,8 +51,8 @@ class Search:
         self.begun_s = now_s
         self.asked_s: float | None = None
         """since when the engine has wanted to know, and decides without an answer after `lookup_s_max`; None: not yet"""
-        self.lookups: list[list[Call[Lookup]]] = []
-        """for each group, those of its ranks"""
+        self.lookup: Call[list[Lookup]] | None = None
+        """of all groups, and in each group of all namespaces of its ranks; None: not begun yet"""
         self.is_waited_for = False
         self.is_asked_again = False
         self.found: int | None = None
@@ -72,7 +72,12 @@ class Search:
     @property
     def is_waiting(self) -> bool:
         """Whether an answer is still to come."""
-        return not (_are_done(self.lookups) and _are_done(self.holds))
+        return not (self.is_answered and _are_done(self.holds))
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the lookup has ended."""
+        return self.lookup is not None and self.lookup.done
 
 
 class Searches:
@@ -140,8 +145,8 @@ class Searches:
         if run is None and not search.is_waited_for:
             # A moment is cheaper than another step.
             search.is_waited_for = True
-            for call in _all(search.lookups):
-                self._polled.wait(call, wait_s)
+            if search.lookup is not None:
+                self._polled.wait(search.lookup, wait_s)
             run = self._advance(search, first, now_s, wait_s)
         if run is None:
             self._observed["lookups_again"] += 1
@@ -172,9 +177,9 @@ class Searches:
     def found(self, request_id: str) -> int:
         """How many units from the first all ranks have said are there. Nothing is said of several groups."""
         search = self._by_request.get(request_id)
-        if search is None or not self._is_plain or not _are_done(search.lookups):
+        if search is None or not self._is_plain or not search.is_answered:
             return 0
-        return min(call.outcome.run for call in search.lookups[0])
+        return min(one.run for one in self._answers(search)[0])
 
     # ---- what may be searched for ----
 
@@ -212,15 +217,15 @@ class Searches:
         return search
 
     def _look_up(self, search: Search) -> None:
-        search.lookups = [
-            [
-                self._polled.start(
-                    namespace, partial(lookup_operation, keys=keys), Lookup.of_status(Status.UNAVAILABLE, 1), self._settings.lookup_s_max
-                )
-                for namespace in group.namespaces
-            ]
-            for group, keys in zip(self._groups, search.keys, strict=True)
-        ]
+        asked = [(one, keys) for group, keys in zip(self._groups, search.keys, strict=True) for one in group.namespaces]
+        otherwise = [Lookup.of_status(Status.UNAVAILABLE, 1)] * len(asked)
+        search.lookup = self._polled.start(asked[0][0], partial(lookup_groups, groups=asked), otherwise, self._settings.lookup_s_max)
+
+    def _answers(self, search: Search) -> list[list[Lookup]]:
+        """For each group, those of its ranks' namespaces."""
+        assert search.lookup is not None
+        answers = iter(search.lookup.outcome)
+        return [list(islice(answers, len(group.namespaces))) for group in self._groups]
 
     def _is_stale(self, search: Search, first: int, now_s: float) -> bool:
         if search.holds and search.first != first:
@@ -270,9 +275,9 @@ class Searches:
 
     def _take_lookups(self, search: Search, first: int, now_s: float) -> bool:
         """Whether all ranks' answers are there, and say something to an engine that has the first units."""
-        if not _are_done(search.lookups):
+        if not search.is_answered:
             return False
-        by_group = [[call.outcome for call in calls] for calls in search.lookups]
+        by_group = self._answers(search)
         answers = [one for some in by_group for one in some]
         run = self._units(search, by_group, first)
         if self._ask_again(search, answers, run, now_s):
@@ -372,9 +377,9 @@ class Searches:
             self._settings.load_failure == "recompute"
             and now_s - search.found_s < _IN_MEMORY_S
             and all(
-                call.outcome.are_in_memory(blocks)
-                for calls, blocks in zip(search.lookups, self.needed(search.first, search.found), strict=True)
-                for call in calls
+                one.are_in_memory(blocks)
+                for of_ranks, blocks in zip(self._answers(search), self.needed(search.first, search.found), strict=True)
+                for one in of_ranks
             )
         )
 
@@ -429,9 +434,8 @@ class Searches:
             _log.error("%s Until then this engine neither loads nor stores blocks.", mismatch_text("the daemon has this namespace with other properties"))
 
     def _let_go(self, search: Search) -> None:
-        for call in _all(search.lookups):
-            if not call.done:
-                self._polled.cancel(call)
+        if search.lookup is not None and not search.lookup.done:
+            self._polled.cancel(search.lookup)
         self.release(search.holds)
         search.holds = []
 
