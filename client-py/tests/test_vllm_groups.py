@@ -135,6 +135,20 @@ def test_engine_that_has_the_beginning_itself_needs_no_blocks_of_it(engines: Mak
 # ---- what goes wrong ----
 
 
+def test_resetWhileARequestRuns_noneOfItsStatesIsStoredFromThenOn(engines: Make) -> None:
+    """What is computed behind it may be of several weights."""
+    engine = engines()
+    one = request()
+    engine.add(one)
+    engine.step_until(lambda: one.num_computed_tokens == 16)
+    assert engine.scheduler.reset_cache() is True
+    engine.step_until(lambda: engine.is_computed(one))
+    engine.finish(one)
+    engine.settle()
+    # What was stored before the reset: four blocks of each kind of attention, and the state behind them.
+    assert engine.stats["stored_blocks"] == 4 + 4 + 1
+
+
 def test_blockGoesBetweenLookupAndLease_nothingIsLoadedThatNeedsIt(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     first = engines()
     stored(first, request())

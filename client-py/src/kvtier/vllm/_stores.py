@@ -56,12 +56,12 @@ class Stores:
         stores: list[Transfer] = []
         for group, blocks in zip(self._groups, tracked.blocks, strict=True):
             if group.is_offered:
-                stores += self._offered(group, tracked, computed_tokens, state)
+                stores += self._offered(group, tracked, blocks, computed_tokens, state)
             else:
                 stores += self._filled(group, tracked, blocks, computed_tokens, blocks.ids if now is None else now[group.number])
         return stores
 
-    def _offered(self, group: Group, tracked: Tracked, computed_tokens: int, state: Any) -> list[Transfer]:
+    def _offered(self, group: Group, tracked: Tracked, blocks: Blocks, computed_tokens: int, state: Any) -> list[Transfer]:
         """The states of a request that the engine has at the ends of blocks when the step is computed."""
         offers = () if state is None else state.boundary_state_offloads.get(tracked.request.request_id, ())
         stores = []
@@ -70,7 +70,8 @@ class Stores:
             has_hash = at * group.block_hashes <= len(tracked.request.block_hashes)
             if number != group.number or tokens % group.block_tokens or tokens > computed_tokens or not has_hash:
                 continue
-            if tokens > tracked.loaded_tokens:
+            if at > blocks.stored:
+                blocks.stored = at
                 stores.append(self._piece(group, tracked, [block_id], at - 1, at))
         return stores
 
