@@ -473,7 +473,7 @@ function showEvictions({stats, history}) {
     yKind: 'linear', yText: (value) => scaled(value, 1000, ['', 'k', 'M']).trim(), tipText: rate,
     nothing: moving.length === 0 ? 'No block left in this time.' : '',
   }));
-  renew(byId('evictions-table'), table('Blocks that left, by reason', [
+  renew(byId('evictions-table'), table('Blocks that left a tier, by reason', [
     {title: 'Reason'}, {title: 'What it means', kind: 'text', extra: true}, {title: `In ${spanText(history)}`, kind: 'number'},
     {title: 'Since the start', kind: 'number'},
   ], reasons.map(([key, name, , meaning]) => [name, meaning, number(total(history, key)), number(history.since_start[key])])));
@@ -794,7 +794,7 @@ function setTheme(theme) {
 function begin() {
   charts.hits = new Chart(byId('hits-chart'), 'Hit ratio by tier over time');
   charts.latency = new Chart(byId('latency-chart'), 'Latency over time');
-  charts.evictions = new Chart(byId('evictions-chart'), 'Blocks that left, by reason, over time');
+  charts.evictions = new Chart(byId('evictions-chart'), 'Blocks that left a tier, by reason, over time');
   charts.whatIf = {};
 
   let theme = THEMES.includes(remembered('kvtier-theme')) ? remembered('kvtier-theme') : 'system';
