@@ -29,7 +29,8 @@ abstract class KeyedCommand extends DaemonCommand {
       paramLabel = "N",
       defaultValue = "0",
       description =
-          "Number of the blocks' KV cache group. All blocks of KvtierConnector are in group 0."
+          "Number of the blocks' group. Leave it at 0 for blocks of KvtierConnector: there each"
+              + " group of a hybrid model has a namespace of its own, with /group-1 in its name."
               + " KvtierTier uses vLLM's number of the group, which is 0 if the model has one kind"
               + " of KV cache. Other clients choose the group. Default: ${DEFAULT-VALUE}.")
   private int group;
@@ -37,7 +38,8 @@ abstract class KeyedCommand extends DaemonCommand {
   @Parameters(
       paramLabel = "KEYHEX",
       arity = "1..*",
-      description = "Keys in hexadecimal, in prefix order, all of one length.")
+      description =
+          "Keys in hexadecimal, all of one length, in the order of their blocks in the prompt.")
   private List<String> keysHex;
 
   final String namespaceName() {

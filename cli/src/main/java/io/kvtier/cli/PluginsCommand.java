@@ -11,7 +11,8 @@ import picocli.CommandLine.Command;
     description = {
       "Shows the plug-ins that the daemon has loaded from plugins.directory: what each jar provides,"
           + " and the name by which the configuration chooses it.",
-      "'kvtierd config check' shows what would be loaded. Jars are loaded when the daemon starts."
+      "The command 'kvtierd config check' shows what would be loaded. Jars are loaded when the"
+          + " daemon starts."
     })
 final class PluginsCommand extends DaemonCommand {
   @Override
