@@ -380,8 +380,11 @@ def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, 
         numbers.append(number)
         refusals.append(status)
     asked = [at for at, (_, keys) in enumerate(groups) if refusals[at] is _OK and keys]
-    together = [key for at in asked for key in groups[at][1]]
-    of_keys = array("I", [numbers[at] for at in asked for _ in groups[at][1]])
+    together: list[bytes] = []
+    of_keys = array("I")
+    for at in asked:
+        together += groups[at][1]
+        of_keys += array("I", [numbers[at]]) * len(groups[at][1])
     body = b""
     load_ns = 0
     for start, count in spans(len(together), protocol.KEYS_MAX):
@@ -400,7 +403,9 @@ def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, 
             continue
         end = begin + len(keys) * protocol.COMPLETION_SHORT_RESULT_BYTES
         part = body[begin:end]
-        found.append(Lookup(leading_run(_core.short_statuses(part)), load_ns / 1e9, [(_OK, len(keys), part)]))
+        # The low bytes of the statuses; OK is 0, and no status is above 255.
+        low = part[:: protocol.COMPLETION_SHORT_RESULT_BYTES]
+        found.append(Lookup(len(low) - len(low.lstrip(b"\0")), load_ns / 1e9, [(_OK, len(keys), part)]))
         begin = end
     return found
 
