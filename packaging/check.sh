@@ -85,6 +85,8 @@ empty_environment() {
 # Starts the kvtierd of the environment clean with little memory, and waits until it is ready.
 start_small() {
   rm -rf "$work/ssd"
+  # The ready line of the daemon before must not count: the next one opens its file a moment later.
+  : >"$work/out"
   "${clean[@]}" kvtierd --set host.bytes=128MiB --set host.keep=0 --set ssd.bytes=256MiB --set "ssd.directory=$work/ssd" \
     --set grpc.port=0 --set http.port=0 >"$work/out" 2>"$work/err" &
   started+=($!)
