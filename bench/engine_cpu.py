@@ -69,7 +69,7 @@ class Kvtier:
         )  # fmt: skip
         self.scheduler = Scheduler(
             polled=polled, groups=[group], settings=settings, unit_tokens=BLOCK_TOKENS,
-            extra_keys=lambda request, places: [], keeps_blocks=True, began={},
+            extra_keys=lambda request, places: [], began={},
         )  # fmt: skip
         self._parts.callback(self.scheduler.close)
         polled.connection.open_within(2)

@@ -71,7 +71,7 @@ self.worker.load_all(1)
     seen, problems = calls_that_do_not_fit(source)
     assert seen == {"Worker", "Scheduler", "self.worker.load_all"}
     assert sorted(problems) == [
-        "4: Worker: missing a required argument: 'event'", "5: Scheduler: missing a required argument: 'keeps_blocks'", "6: self.worker.load_all: there is none",
+        "4: Worker: missing a required argument: 'event'", "5: Scheduler: missing a required argument: 'began'", "6: self.worker.load_all: there is none",
     ]  # fmt: skip
 
 

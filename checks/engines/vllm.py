@@ -359,8 +359,8 @@ class Check:
             counted = [few.run(**{"pass": "preempted", "long": True, "reset": True, "tokens": 300})["counters"] for _ in range(2)]
             count, loads = (sum(one.get(name, 0) for one in counted) for name in ("num_preemptions", "kvtier_loads"))
             self.hold(f"preempted, {size}", count > 0, f"{count:.0f} times within two runs, {loads:.0f} loads", preemptions=count, loads=loads)
-            # What was stored of requests that lost their blocks, and came back, is right: as far as vLLM computes a batch as it
-            # computes one prompt. For states it does not, by itself: its own cache gives other log probabilities after a batch.
+            # Requests that lost their blocks and came back have stored right blocks. The comparison holds only if vLLM computes a batch
+            # as it computes one prompt. It does not for states: vLLM's own cache gives other log probabilities after a batch.
             after = few.run(**{"pass": "restored", "reset": True, "logprobs": True})
             furthest = _furthest(after["logprobs"], right)
             self.tell(f"log probabilities, {size}, after preemptions", f"the furthest differs by {furthest:g}", furthest=furthest)

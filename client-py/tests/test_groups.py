@@ -7,7 +7,7 @@ from kvtier_testing.daemon import Daemon, eventually
 
 from kvtier import Client, InvalidArgument, Lookup, Status
 from kvtier._connection import namespace_properties
-from kvtier.engine.groups import ALL, LAST, Need, Rule, chunk, restorable, window
+from kvtier.engine.groups import ALL, LAST, Need, Rule, chunk, longest, restorable, window
 
 
 def needed_tokens(rule: Rule, tokens: int) -> set[int]:
@@ -44,8 +44,10 @@ def test_lengths_are_those_at_which_every_group_has_what_its_rule_names() -> Non
             ):  # fmt: skip
                 expected.append(tokens)
         # Where nothing is needed, a length ends with the longest group.
-        longest = max((need.block_tokens * len(there) for need, there in zip(needs, present, strict=True)), default=0)
-        assert restorable(needs, present, unit, had) == [tokens for tokens in expected if tokens <= longest], (needs, present, had)
+        end = max((need.block_tokens * len(there) for need, there in zip(needs, present, strict=True)), default=0)
+        expected = [tokens for tokens in expected if tokens <= end]
+        assert restorable(needs, present, unit, had) == expected, (needs, present, had)
+        assert longest(needs, [bytes(map(int, there)) for there in present], unit, had) == max(expected, default=had)
         several += len(expected) > 1
     assert several > 300
 
@@ -107,6 +109,7 @@ def test_lookupOfSeveralGroups_answersForEachAsALookupOfItsOwn(daemon: Daemon, c
     for (namespace, some), answer in zip(asked, answers, strict=True):
         single = namespace.lookup(some) if some else Lookup.of_status(Status.OK, 0)
         assert (answer.run, answer.statuses, answer.tiers) == (single.run, single.statuses, single.tiers)
+        assert list(answer.present) == [status is Status.OK for status in answer.statuses]
         assert answer.are_in_memory(range(answer.run))
     counters = client.counters()
     assert counters["lookup_blocks"] == 2 * sum(len(some) for _, some in asked)

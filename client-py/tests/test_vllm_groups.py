@@ -14,7 +14,7 @@ from kvtier_testing.vllm_double import BLOCK_TOKENS, FullAttentionSpec, SlidingW
 from kvtier_testing.vllm_hybrid import HybridEngine, HybridRequest, MambaSpec, specs
 
 from kvtier import Client, Status
-from kvtier.engine.groups import ALL, LAST
+from kvtier.engine.groups import ALL, LAST, window
 from kvtier.vllm import _engine, _groups
 
 Make = Callable[..., HybridEngine]
@@ -132,11 +132,30 @@ def test_engine_that_has_the_beginning_itself_needs_no_blocks_of_it(engines: Mak
     assert eventually(lambda: second.scheduler.get_num_new_matched_tokens(request(), 0) == (0, False))
 
 
+def test_restoredTokens_countAsSaved(engines: Make, daemon: Daemon) -> None:
+    """The daemon refuses reports of more blocks than gets have found in the namespace that they name."""
+    stored(engines(), request())
+    with Client(daemon.socket_path) as client:
+        before = client.counters()["saved_tokens"]
+        second = engines()
+        second.run(request())
+        second.close()
+        assert eventually(lambda: client.counters()["saved_tokens"] == before + 48)
+
+
+def test_groupOfLayersWithSpecsOfTheirOwn_hasTheirRule() -> None:
+    windows = {str(heads): SlidingWindowSpec(block_size=4, sliding_window=8, heads=heads) for heads in (1, 2)}
+    uniform = SimpleNamespace(block_size=4, kv_cache_specs=windows)
+    assert _groups.rule_of(uniform) == window(8)
+    mixed = SimpleNamespace(block_size=4, kv_cache_specs={**windows, "full": FullAttentionSpec(block_size=4)})
+    assert _groups.rule_of(mixed) is None
+
+
 # ---- what goes wrong ----
 
 
 def test_resetWhileARequestRuns_noneOfItsStatesIsStoredFromThenOn(engines: Make) -> None:
-    """What is computed behind it may be of several weights."""
+    """States behind the reset may be of several weights."""
     engine = engines()
     one = request()
     engine.add(one)
@@ -145,7 +164,7 @@ def test_resetWhileARequestRuns_noneOfItsStatesIsStoredFromThenOn(engines: Make)
     engine.step_until(lambda: engine.is_computed(one))
     engine.finish(one)
     engine.settle()
-    # What was stored before the reset: four blocks of each kind of attention, and the state behind them.
+    # Four blocks of each kind of attention and the state behind them were stored before the reset.
     assert engine.stats["stored_blocks"] == 4 + 4 + 1
 
 
@@ -252,8 +271,8 @@ def test_groups_that_can_be_kept_are_served() -> None:
     made = config({})
     assert _groups.unserved(made, cache_of(*specs()), True) == ""
     assert _groups.unserved(made, cache_of(MambaSpec(block_size=4, mamba_cache_mode="align")), True) == ""
-    assert _groups.rule_of(FullAttentionSpec(block_size=4)) is ALL
-    assert _groups.rule_of(MambaSpec(block_size=4)) is LAST
+    assert _groups.rule_of(FullAttentionSpec(block_size=4)) == ALL
+    assert _groups.rule_of(MambaSpec(block_size=4)) == LAST
     assert _groups.rule_of(SlidingWindowSpec(block_size=4, sliding_window=7)).text == "window 7"  # type: ignore[union-attr]
 
 

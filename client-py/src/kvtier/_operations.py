@@ -402,10 +402,10 @@ def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, 
             found.append(Lookup.of_status(refusals[at], len(keys)))
             continue
         end = begin + len(keys) * protocol.COMPLETION_SHORT_RESULT_BYTES
-        part = body[begin:end]
-        # The low bytes of the statuses; OK is 0, and no status is above 255.
-        low = part[:: protocol.COMPLETION_SHORT_RESULT_BYTES]
-        found.append(Lookup(len(low) - len(low.lstrip(b"\0")), load_ns / 1e9, [(_OK, len(keys), part)]))
+        answer = Lookup(0, load_ns / 1e9, [(_OK, len(keys), body[begin:end])])
+        gap = answer.present.find(0)
+        answer.run = len(keys) if gap < 0 else gap
+        found.append(answer)
         begin = end
     return found
 

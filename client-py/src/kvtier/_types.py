@@ -113,6 +113,10 @@ class Holder(NamedTuple):
     """what its owner calls itself"""
 
 
+_IS_OK = bytes([1]) + bytes(255)
+"""maps the low byte of a status; OK is 0, and no status is above 255"""
+
+
 class Lookup:
     """Which blocks are where. The lists are made when they are asked for."""
 
@@ -146,6 +150,14 @@ class Lookup:
         for status, count, body in self._parts:
             statuses += _core.short_statuses(body) if status is Status.OK else [status] * count
         return statuses
+
+    @property
+    def present(self) -> bytes:
+        """For each key a byte: 1 if its block is here (OK), else 0."""
+        return b"".join(
+            body[:: protocol.COMPLETION_SHORT_RESULT_BYTES].translate(_IS_OK) if status is Status.OK else bytes(count)
+            for status, count, body in self._parts
+        )
 
     @property
     def tiers(self) -> list[Tier]:

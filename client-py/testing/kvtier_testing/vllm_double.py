@@ -255,7 +255,21 @@ def _mask(weights: bytes) -> Any:
     return numpy.resize(numpy.frombuffer(hashlib.sha256(weights).digest(), dtype=numpy.uint8), TOKEN_BYTES)
 
 
-class Engine:
+class Stepped:
+    """An engine that does one step at a time."""
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def step_until(self, condition: Callable[[], bool], timeout_s: float = 30.0, pause_s: float = 0.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline
+            self.step()
+            time.sleep(pause_s)
+
+
+class Engine(Stepped):
     """A scheduler with a few blocks, first come first served, and its workers.
 
     With `second_runner` as vLLM's newer model runner: loads begin behind a step's forward pass, and a request that comes back
@@ -298,12 +312,6 @@ class Engine:
     def add(self, request: Request) -> None:
         self.scheduler.on_new_request(request)
         self.waiting.append(request)
-
-    def step_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
-        while not condition():
-            assert time.monotonic() < deadline
-            self.step()
 
     def step(self) -> None:
         """One step of the engine: schedule, load, compute, store."""
@@ -456,12 +464,10 @@ class Engine:
 
     def settle(self, timeout_s: float = 30.0) -> None:
         """Steps until nothing is being stored, or to be."""
-        deadline = time.monotonic() + timeout_s
         scheduler = self.scheduler._scheduler
-        while scheduler._late or any(worker.connector._worker._stores for worker in self.workers):
-            assert time.monotonic() < deadline, "stores do not end"
-            self.step()
-            time.sleep(0.001)
+        self.step_until(
+            lambda: not scheduler._late and not any(worker.connector._worker._stores for worker in self.workers), timeout_s, 0.001
+        )
 
     def finish(self, request: Request) -> None:
         delayed, _ = self.scheduler.request_finished(request, request.block_ids)

@@ -6,7 +6,7 @@ every wrong byte, and every block that was missing.
 
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,9 @@ import pytest
 
 from kvtier.vllm import _connector, _engine
 from kvtier_testing.tensors import Tensor
-from kvtier_testing.vllm_double import BLOCK_TOKENS, TOKEN_BYTES, FullAttentionSpec, KVConnectorRole, Model, Request, SlidingWindowSpec, value
+from kvtier_testing.vllm_double import (
+    BLOCK_TOKENS, TOKEN_BYTES, FullAttentionSpec, KVConnectorRole, Model, Request, SlidingWindowSpec, Stepped, value,
+)  # fmt: skip
 
 LAYERS = 2
 """of each group"""
@@ -51,7 +53,7 @@ class Tables:
         return tuple(map(list, self._tables))
 
 
-class HybridEngine:
+class HybridEngine(Stepped):
     """One rank. Prompts are computed in chunks that end where blocks end, first come first served."""
 
     def __init__(self, made: Any, monkeypatch: pytest.MonkeyPatch, *, blocks: int = 96, step_tokens: int = 16, groups: Sequence[Any] = ()) -> None:
@@ -288,22 +290,12 @@ class HybridEngine:
                 left.remove(request)
                 self.finish(request)
 
-    def step_until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline
-            self.step()
-
     def is_computed(self, request: HybridRequest) -> bool:
         return request in self.running and request.num_computed_tokens == request.num_tokens
 
     def settle(self, timeout_s: float = 30.0) -> None:
         """Steps until nothing is being stored, or to be."""
-        deadline = time.monotonic() + timeout_s
-        while self.scheduler._scheduler._late or self.worker._worker._stores:
-            assert time.monotonic() < deadline, "stores do not end"
-            self.step()
-            time.sleep(0.001)
+        self.step_until(lambda: not self.scheduler._scheduler._late and not self.worker._worker._stores, timeout_s, 0.001)
 
     def finish(self, request: HybridRequest) -> None:
         assert self.scheduler.request_finished_all_groups(request, tuple(map(list, request.tables))) == (False, None)

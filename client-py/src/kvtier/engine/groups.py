@@ -1,31 +1,47 @@
 """Groups: the layers of a model with one kind of KV cache, and how much of a sequence can be restored.
 
-Models may have several kinds of KV cache: full attention, attention within a window, a state. Layers of one kind are a group. A group
-has blocks of its own, under the keys of the sequence's blocks. Which of them an engine needs to go on at a length, the group's rule
-says: of full attention all before it, of a window the last ones, of a state the last one. A sequence can be restored to a length at
-which the blocks are there that every group needs.
+A model may have several kinds of KV cache: full attention, attention within a window, a state. Layers of one kind are a group. A
+group has blocks of its own, under the keys of the sequence's blocks. The group's rule says which of its blocks an engine needs to go on
+at a length: of full attention all, of a window the last ones, of a state the last one. A sequence can be restored to a length at which
+the blocks that every group needs are there.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvtier._errors import InvalidArgument
 
 
-class Rule(NamedTuple):
-    """Which tokens' KV a group needs so that an engine can go on behind a length. Make one with `ALL`, `LAST`, `window`, `chunk`."""
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which tokens' KV a group needs so that an engine can go on behind a length. `ALL`, `LAST`, `window` and `chunk` are the rules."""
 
-    text: str
-    """as a namespace's property says it"""
-    first_needed: Callable[[int], int]
-    """gives, for a length in tokens above 0, the first token whose KV is needed; from there on all are, to the length"""
+    kind: str
+    tokens: int = 0
+    """of a window or a chunk"""
+
+    @property
+    def text(self) -> str:
+        """The rule as a namespace's property has it."""
+        return f"{self.kind} {self.tokens}" if self.tokens else self.kind
+
+    def first_needed(self, length: int) -> int:
+        """The first token whose KV is needed at a length in tokens above 0. All tokens from there to the length are needed."""
+        match self.kind:
+            case "last":
+                return length - 1
+            case "window":
+                return max(0, length - self.tokens + 1)
+            case "chunk":
+                return length // self.tokens * self.tokens
+        return 0
 
 
-ALL = Rule("all", lambda tokens: 0)
+ALL = Rule("all")
 """full attention: each token sees all before it"""
 
-LAST = Rule("last", lambda tokens: tokens - 1)
+LAST = Rule("last")
 """a state: it stands for all tokens before it"""
 
 
@@ -35,8 +51,7 @@ def window(tokens: int) -> Rule:
     Raises:
         InvalidArgument: the window is empty.
     """
-    _check("window", tokens)
-    return Rule(f"window {tokens}", lambda length: max(0, length - tokens + 1))
+    return _sized("window", tokens)
 
 
 def chunk(tokens: int) -> Rule:
@@ -45,17 +60,17 @@ def chunk(tokens: int) -> Rule:
     Raises:
         InvalidArgument: the chunk is empty.
     """
-    _check("chunk", tokens)
-    return Rule(f"chunk {tokens}", lambda length: length // tokens * tokens)
+    return _sized("chunk", tokens)
 
 
-def _check(what: str, tokens: int) -> None:
+def _sized(kind: str, tokens: int) -> Rule:
     if tokens < 1:
-        raise InvalidArgument(f"{what} is {tokens} tokens; expected 1 or more")
+        raise InvalidArgument(f"{kind} is {tokens} tokens; expected 1 or more")
+    return Rule(kind, tokens)
 
 
 class Need(NamedTuple):
-    """What of a group is looked at: how long its blocks are, and which of them a length needs."""
+    """How long the blocks of a group are, and which of them a length needs."""
 
     block_tokens: int
     rule: Rule
@@ -74,13 +89,14 @@ class Need(NamedTuple):
 
 
 def restorable(
-    needs: Sequence[Need], present: Sequence[Sequence[bool]], unit_tokens: int, had_tokens: int = 0, most_tokens: int | None = None
+    needs: Sequence[Need], present: Sequence[Iterable[int]], unit_tokens: int, had_tokens: int = 0, most_tokens: int | None = None
 ) -> list[int]:
     """All lengths to which a sequence can be restored, in tokens, from the shortest. Lengths are multiples of `unit_tokens`.
 
     Args:
         needs: of each group.
-        present: for each group, which of its blocks are there, from the sequence's first block on. Those behind the end are not.
+        present: for each group, whether each of its blocks is there, from the sequence's first block on. Bytes of 0 and 1 are taken as
+            they are (`Lookup.present`). Blocks behind the end are not there.
         unit_tokens: a multiple of each group's `block_tokens`.
         had_tokens: so many tokens from the first the engine has already, with the blocks that all groups need to go on there.
         most_tokens: no length is longer; None: no limit.
@@ -91,25 +107,39 @@ def restorable(
     Raises:
         InvalidArgument: `unit_tokens` or `had_tokens` is no multiple of a group's `block_tokens`, or there is no group.
     """
+    return list(_lengths(needs, present, unit_tokens, had_tokens, most_tokens))[::-1]
+
+
+def longest(
+    needs: Sequence[Need], present: Sequence[Iterable[int]], unit_tokens: int, had_tokens: int = 0, most_tokens: int | None = None
+) -> int:
+    """The longest of the lengths that `restorable` gives for these arguments; `had_tokens`, if there is none. Raises what `restorable` raises."""
+    return next(_lengths(needs, present, unit_tokens, had_tokens, most_tokens), had_tokens)
+
+
+def _lengths(
+    needs: Sequence[Need], present: Sequence[Iterable[int]], unit_tokens: int, had_tokens: int, most_tokens: int | None
+) -> Iterator[int]:
+    """The lengths, from the longest."""
     if not needs or len(needs) != len(present):
         raise InvalidArgument(f"there are {len(needs)} groups, and blocks of {len(present)}; expected as many, and at least one")
     for need in needs:
         for what, tokens in (("unit_tokens", unit_tokens), ("had_tokens", had_tokens)):
             if tokens % need.block_tokens or unit_tokens < 1:
                 raise InvalidArgument(f"{what} is {tokens}; expected a multiple of the group's block of {need.block_tokens} tokens")
-    end = max(need.block_tokens * len(blocks) for need, blocks in zip(needs, present, strict=True))
+    there = [blocks if isinstance(blocks, bytes) else bytes(map(bool, blocks)) for blocks in present]
+    end = max(need.block_tokens * len(blocks) for need, blocks in zip(needs, there, strict=True))
     if most_tokens is not None:
         end = min(end, most_tokens)
-    # How many of the blocks before each place are missing.
-    missing = [[0, *accumulate(not one for one in blocks)] for blocks in present]
+    for need, blocks in zip(needs, there, strict=True):
+        if need.rule == ALL:
+            gap = blocks.find(0, had_tokens // need.block_tokens)
+            end = min(end, need.block_tokens * (len(blocks) if gap < 0 else gap))
 
-    def is_there(need: Need, missing: list[int], tokens: int) -> bool:
-        blocks = need.blocks(tokens, had_tokens)
-        return not blocks or (blocks.stop < len(missing) and missing[blocks.stop] == missing[blocks.start])
+    def has(need: Need, blocks: bytes, tokens: int) -> bool:
+        needed = need.blocks(tokens, had_tokens)
+        return not needed or (needed.stop <= len(blocks) and blocks.find(0, needed.start, needed.stop) < 0)
 
-    first = had_tokens // unit_tokens * unit_tokens + unit_tokens
-    return [
-        tokens
-        for tokens in range(first, end + 1, unit_tokens)
-        if all(is_there(need, lacks, tokens) for need, lacks in zip(needs, missing, strict=True))
-    ]
+    for tokens in range(end // unit_tokens * unit_tokens, had_tokens, -unit_tokens):
+        if all(has(need, blocks, tokens) for need, blocks in zip(needs, there, strict=True)):
+            yield tokens

@@ -24,7 +24,7 @@ from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
 from kvtier._polled import Polled
 from kvtier._types import Leases
 from kvtier.client import Client, Namespace
-from kvtier.engine.groups import ALL, LAST, Rule
+from kvtier.engine.groups import ALL, LAST
 from kvtier.torch import Region, SharedEvent
 from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
 from kvtier.vllm._groups import Group
@@ -99,7 +99,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._worker: Worker | None = None
         self._client: Client | None = None
         self._mine: list[Shard] = []
-        self._joint: list[bool] = []
+        self._is_joint = False
         self._first: Namespace | None = None
         self._place = (0, 0)
         self._off = _engine.unserved(vllm_config, kv_cache_config)
@@ -108,7 +108,6 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
                 _log.warning(_NOT_USED, self._off)
             transfer.kv_load_failure_policy = self._settings.load_failure
             self._block_tokens = _engine.block_tokens(vllm_config, kv_cache_config)
-            self._keeps_blocks = _groups.keeps_blocks(kv_cache_config.kv_cache_groups)
             self._pool: Any = None
 
     @property
@@ -161,8 +160,8 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             regions, self._mine = [], []
         event = _device_event if regions and _engine.on_gpu() else _no_event
         # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
-        annotates = any(self._joint) or self._place == (0, 0)
-        is_plain = len(regions) < 2 and self._rules() == [ALL]
+        annotates = self._is_joint or self._place == (0, 0)
+        is_plain = _groups.is_plain(_groups.rules_of(self._kv_cache_config))
         # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
         promises = is_plain and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
         self._worker = Worker(
@@ -170,14 +169,11 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._hold if regions and promises else None, memory.digest, is_plain,
         )  # fmt: skip
 
-    def _rules(self) -> list[Rule | None]:
-        return [_groups.rule_of(group.kv_cache_spec) for group in self._kv_cache_config.kv_cache_groups]
-
     def _open(self, of_groups: Sequence[Tensors], memory: Memory, regions: list[Region]) -> None:
         """Registers the tensors of each group, and adds their regions to `regions`."""
         loaded = memory.digest()
         parts = [self._part_of(tensors, loaded) for tensors in of_groups]
-        self._joint = [part is not None for part in parts]
+        self._is_joint = parts[_groups.leading(_groups.rules_of(self._kv_cache_config))] is not None
         self._mine = [
             self._make_shard(number, tensors, part, loaded) for number, (tensors, part) in enumerate(zip(of_groups, parts, strict=True))
         ]
@@ -328,7 +324,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             polled.connection.warn(error)
         groups = [self._group(number, list(some)) for number, some in enumerate(zip(*by_rank.values(), strict=True))]
         self._scheduler = Scheduler(
-            polled, groups, self._settings, self._block_tokens, _engine.extra_keys, self._keeps_blocks,
+            polled, groups, self._settings, self._block_tokens, _engine.extra_keys,
             {rank: some[0].weights for rank, some in by_rank.items()},
         )  # fmt: skip
         if self._pool is not None:
@@ -340,10 +336,10 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         """What the scheduler's side knows of a group, of which these are the ranks' parts."""
         spec = self._kv_cache_config.kv_cache_groups[number].kv_cache_spec
         rule = _groups.rule_of(spec) or ALL
-        tokens = int(spec.block_size) if len(self._kv_cache_config.kv_cache_groups) > 1 else self._block_tokens
+        tokens = int(spec.block_size)
         distinct = {one.name: namespace_properties(one.name, one.block_bytes, dict(one.properties)) for one in shards}
         hashes = tokens // _engine.hash_tokens(self._vllm_config, self._kv_cache_config)
-        return Group(number, tokens, hashes, rule, rule is LAST, list(distinct.values()), sum(one.writes for one in shards))
+        return Group(number, tokens, hashes, rule, rule == LAST, list(distinct.values()), sum(one.writes for one in shards))
 
     def on_new_request(self, request: Any) -> None:
         if self._scheduler is not None and not getattr(request, "skip_reading_prefix_cache", False):

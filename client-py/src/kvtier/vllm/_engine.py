@@ -30,9 +30,9 @@ def unserved(vllm_config: Any, kv_cache_config: Any) -> str:
         if int(getattr(parallel, name, 1) or 1) != 1:
             return f"{name} is {getattr(parallel, name)}; expected 1, because context parallelism is not supported"
     piece_tokens = hash_tokens(vllm_config, kv_cache_config)
-    groups = kv_cache_config.kv_cache_groups
-    for tokens in [block_tokens(vllm_config, kv_cache_config)] if len(groups) == 1 else [int(one.kv_cache_spec.block_size) for one in groups]:
-        if (tokens != piece_tokens) if len(groups) == 1 else tokens % piece_tokens:
+    for group in kv_cache_config.kv_cache_groups:
+        tokens = int(group.kv_cache_spec.block_size)
+        if tokens % piece_tokens:
             return f"the engine hashes pieces of {piece_tokens} tokens, and has blocks of {tokens}; expected blocks of whole pieces"
     return ""
 

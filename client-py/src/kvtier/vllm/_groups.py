@@ -6,10 +6,6 @@ from typing import Any, NamedTuple
 from kvtier._connection import NamespaceProperties
 from kvtier.engine.groups import ALL, LAST, Need, Rule, chunk, window
 
-_KEPT = ("FullAttentionSpec", "MLAAttentionSpec")
-"""kinds of which a request has all blocks until it ends"""
-
-
 class Group(NamedTuple):
     """What the scheduler's side knows of one group of layers."""
 
@@ -31,17 +27,38 @@ class Group(NamedTuple):
         return Need(self.block_tokens, self.rule)
 
 
-def is_plain(groups: Sequence[Group]) -> bool:
-    """Whether only a run from the first block can be restored, of any length. A unit is then a block."""
-    return len(groups) == 1 and groups[0].rule is ALL
+def is_plain(rules: Sequence[Rule | None]) -> bool:
+    """Whether the model has one group, with full attention. A request then has all its blocks until it ends, a unit of what is restored
+    is a block, and each run from the first block can be restored.
+
+    Args:
+        rules: those of all groups.
+    """
+    return list(rules) == [ALL]
+
+
+def leading(rules: Sequence[Rule | None]) -> int:
+    """The number of the group whose blocks stand for the sequence, in KV events and in figures: one with full attention, if there is
+    one. The others have no blocks at some places.
+
+    Args:
+        rules: those of all groups.
+    """
+    return next((number for number, rule in enumerate(rules) if rule == ALL), 0)
+
+
+def rules_of(kv_cache_config: Any) -> list[Rule | None]:
+    """The rules of all groups of vLLM's ``KVCacheConfig``."""
+    return [rule_of(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
 
 
 def rule_of(spec: Any) -> Rule | None:
     """Which blocks a group of this `KVCacheSpec` needs; None: nobody knows."""
-    kinds = [kind.__name__ for kind in type(spec).__mro__]
-    if kinds[0] == "UniformTypeKVCacheSpecs":
-        rules = {rule_of(one) for one in spec.kv_cache_specs.values()}
+    layers = _of_layers(spec)
+    if layers != [spec]:
+        rules = {rule_of(one) for one in layers}
         return rules.pop() if len(rules) == 1 else None
+    kinds = [kind.__name__ for kind in type(spec).__mro__]
     if "MambaSpec" in kinds:
         return LAST
     if "SlidingWindowSpec" in kinds:
@@ -51,9 +68,9 @@ def rule_of(spec: Any) -> Rule | None:
     return ALL if "FullAttentionSpec" in kinds else None
 
 
-def keeps_blocks(groups: Sequence[Any]) -> bool:
-    """Whether a request has all its blocks until it ends: with a window the engine frees them when they are behind it."""
-    return len(groups) == 1 and type(groups[0].kv_cache_spec).__name__ in _KEPT
+def _of_layers(spec: Any) -> list[Any]:
+    """The specs of single layers: a ``UniformTypeKVCacheSpecs`` has one for each."""
+    return list(spec.kv_cache_specs.values()) if hasattr(spec, "kv_cache_specs") else [spec]
 
 
 def unserved(config: Any, kv_cache_config: Any, reports_failures: bool) -> str:
@@ -69,14 +86,14 @@ def unserved(config: Any, kv_cache_config: Any, reports_failures: bool) -> str:
         text = _unserved(group)
         if text:
             return text
-    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False) and getattr(config, "use_v2_model_runner", False):
+    clears_first = not reports_failures or getattr(config, "use_v2_model_runner", False)
+    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False) and clears_first:
         return (
             "the engine clears blocks when it allocates them, before it asks whether they are still being stored: "
-            "set VLLM_USE_V2_MODEL_RUNNER=0"
+            "use vLLM 0.32 or newer, and set VLLM_USE_V2_MODEL_RUNNER=0"
         )
     several = len(groups) > 1
-    needs_failures = several or any(rule_of(group.kv_cache_spec) is not ALL for group in groups)
-    if needs_failures and not reports_failures:
+    if not is_plain(rules_of(kv_cache_config)) and not reports_failures:
         return f"the model has {_kinds(groups)}, and kvtier keeps these only with vLLM 0.32 or newer"
     if not several:
         return ""
@@ -94,9 +111,10 @@ def _unserved(group: Any) -> str:
         return f"the model's KV cache is of kind {kind}, in which a block depends on more than the tokens before it"
     if rule_of(spec) is None:
         return f"the model's KV cache is of kind {kind}; kvtier keeps full, windowed and chunked attention, and Mamba states"
-    if rule_of(spec) is LAST and str(getattr(spec, "mamba_cache_mode", "")) != "align":
+    modes = {getattr(one, "mamba_cache_mode", None) for one in _of_layers(spec)}
+    if rule_of(spec) == LAST and modes != {"align"}:
         return (
-            f"mamba_cache_mode is {getattr(spec, 'mamba_cache_mode', None)!r}; expected 'align', so that the engine keeps states at the "
+            f"mamba_cache_mode is {', '.join(sorted(map(repr, modes)))}; expected 'align', so that the engine keeps states at the "
             "ends of blocks: set --enable-prefix-caching --mamba-cache-mode align"
         )
     if not getattr(spec, "prefix_cacheable", True) or not getattr(group, "enable_kv_transfer", True) or getattr(group, "host_resident", False):

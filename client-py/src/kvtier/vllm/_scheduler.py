@@ -14,7 +14,7 @@ from kvtier._protocol import Status
 from kvtier._types import LoadReport
 from kvtier.engine.savings import DECODE_TOKENS_MAX, STEP_TOKENS_MIN, Savings
 from kvtier.vllm._epochs import Epochs, Resets
-from kvtier.vllm._groups import Group, is_plain
+from kvtier.vllm._groups import Group, is_plain, leading
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._search import Searches
 from kvtier.vllm._settings import Settings
@@ -33,6 +33,7 @@ class _Load(NamedTuple):
     """A load that is under way."""
 
     block_ids: list[int]
+    """of the leading group"""
     tokens: int
     """that the engine does not compute when all is loaded"""
     begun_s: float
@@ -48,19 +49,20 @@ class Scheduler:
         settings: Settings,
         unit_tokens: int,
         extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
-        keeps_blocks: bool,
         began: Mapping[tuple[int, int], str],
     ) -> None:
         """The engine restores whole units of `unit_tokens`, which are whole blocks of each group. `extra_keys` tells what else
         than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end.
-        `keeps_blocks`: a request has its blocks until it ends. `began`: by rank, the weights that were in memory when the
+        `began`: by rank, the weights that were in memory when the
         namespaces were made, as `Epochs` takes them."""
         self._polled = polled
         self._groups = list(groups)
-        self._is_plain = is_plain(groups)
+        rules = [group.rule for group in groups]
+        self._is_plain = is_plain(rules)
+        self._leading = self._groups[leading(rules)]
         self._settings = settings
         self._unit_tokens = unit_tokens
-        self._together_blocks = _TOGETHER_BLOCKS if keeps_blocks else 1
+        self._together_blocks = _TOGETHER_BLOCKS if self._is_plain else 1
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Transfer] = []
         self._late: list[Transfer] = []
@@ -150,16 +152,17 @@ class Scheduler:
         count = -(-external_tokens // tokens)
         tracked.known = min(found, first + count)
         tracked.loaded_tokens = min((first + count) * tokens, int(request.num_tokens) - 1)
-        loaded: list[int] = []
+        leading_ids: list[int] = []
         blocks_loaded = 0
         for number, (keys, blocks) in enumerate(zip(search.keys, self._searches.needed(first, first + count), strict=True)):
             if blocks:
                 ids = list(block_ids[number][blocks.start : blocks.stop])
                 self._loads.append(Transfer(request_id, list(keys[blocks.start : blocks.stop]), ids, blocks.start, group=number))
-                loaded += ids
                 blocks_loaded += len(ids)
+                if number == self._leading.number:
+                    leading_ids = ids
         saved = max(0, tracked.loaded_tokens - first * tokens)
-        self._under_way[request_id] = _Load(loaded, saved, time.monotonic())
+        self._under_way[request_id] = _Load(leading_ids, saved, time.monotonic())
         self._loading[request_id] = search.holds
         self.observed["hit_blocks"] += blocks_loaded
         found_ms = (time.monotonic() - search.begun_s) * 1e3
@@ -269,18 +272,18 @@ class Scheduler:
     def _account(self, load: _Load, has_failed: bool) -> None:
         """The engine computes from the first block on that could not be loaded."""
         blocks = next((at for at, block in enumerate(load.block_ids) if block in self._invalid), len(load.block_ids))
-        tokens = min(load.tokens, blocks * self._groups[0].block_tokens) if self._is_plain else load.tokens
+        tokens = min(load.tokens, blocks * self._leading.block_tokens) if self._is_plain else load.tokens
         if has_failed:
             blocks = tokens = 0
         self._savings.add(blocks, tokens, time.monotonic() - load.begun_s)
         self.observed["saved_tokens"] += tokens
 
     def _report(self, reports: Iterable[LoadReport]) -> None:
-        """Tells the daemon. Blocks are whole ones: the ranks' parts of a block are one."""
+        """Tells the daemon. Blocks are whole ones, and those of the leading group: the daemon refuses more than it has given there."""
         for report in reports:
             self.observed["saved_prefill_us"] += int(report.prefill_s * 1e6)
             self._polled.start(
-                self._groups[0].namespaces[0], partial(report_loads_operation, report=report), Status.UNAVAILABLE, self._settings.lookup_s_max
+                self._leading.namespaces[0], partial(report_loads_operation, report=report), Status.UNAVAILABLE, self._settings.lookup_s_max
             )
 
     def step_ended(self, step: int) -> None:

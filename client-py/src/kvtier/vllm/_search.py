@@ -1,4 +1,4 @@
-"""What is looked up in the daemon for requests, what was found, and what is held until it is loaded."""
+"""Searches: lookups for requests, their answers, and leases on the blocks that will be loaded."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from kvtier._operations import lookup_groups
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
-from kvtier.engine.groups import restorable
+from kvtier.engine.groups import longest
 from kvtier.vllm._groups import Group, is_plain
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._namespace import mismatch_text
@@ -38,7 +38,7 @@ _PAUSE_S = 1.0
 
 
 class Search:
-    """What is known about a request's blocks: looked up in all ranks' namespaces, then held in all of them."""
+    """The knowledge about a request's blocks. They are looked up in all ranks' namespaces, then held in all of them."""
 
     __slots__ = (
         "asked_s", "begun_s", "expires_ns", "first", "found", "found_of", "found_s", "holds", "is_asked_again", "is_waited_for", "keys",
@@ -99,7 +99,7 @@ class Searches:
         self._polled = polled
         self._groups = list(groups)
         self._needs = [group.need for group in groups]
-        self._is_plain = is_plain(groups)
+        self._is_plain = is_plain([group.rule for group in groups])
         self._settings = settings
         self._unit_tokens = unit_tokens
         self._keys = keys
@@ -279,7 +279,7 @@ class Searches:
             return False
         by_group = self._answers(search)
         answers = [one for some in by_group for one in some]
-        run = self._units(search, by_group, first)
+        run = self._units(by_group, first)
         if self._ask_again(search, answers, run, now_s):
             return False
         search.found_of = first
@@ -291,27 +291,20 @@ class Searches:
         search.found = run
         return True
 
-    def _units(self, search: Search, answers: Sequence[Sequence[Lookup]], first: int) -> int:
+    def _units(self, answers: Sequence[Sequence[Lookup]], first: int) -> int:
         """How many units from the first can be restored, by these answers."""
         if self._is_plain:
             return min(one.run for one in answers[0])
-        there = []
-        for of_ranks, keys in zip(answers, search.keys, strict=True):
-            statuses = [one.statuses for one in of_ranks]
-            if any(len(some) != len(keys) for some in statuses):
-                return 0
-            there.append([all(status is Status.OK for status in of_block) for of_block in zip(*statuses, strict=True)])
-        found = self._longest(there, first, len(search.keys[0]) * self._groups[0].block_tokens // self._unit_tokens)
+        found = self._longest([_in_all([one.present for one in of_ranks]) for of_ranks in answers], first)
         return found if found > first else 0
 
     def _is_found_of(self, search: Search, first: int) -> bool:
         """Whether what was found is right for an engine that has the first units."""
         return self._is_plain or search.found_of == first
 
-    def _longest(self, there: Sequence[Sequence[bool]], first: int, most: int) -> int:
+    def _longest(self, present: Sequence[bytes], first: int) -> int:
         """How many units can be restored at most with these blocks of each group; `first`, if none behind the first."""
-        tokens = self._unit_tokens
-        return max(restorable(self._needs, there, tokens, first * tokens, most * tokens), default=first * tokens) // tokens
+        return longest(self._needs, present, self._unit_tokens, first * self._unit_tokens) // self._unit_tokens
 
     def _is_sooner_computed(self, run: int, load_s: float) -> bool:
         if load_s > min(self._settings.load_s_max, self._settings.load_timeout_s):
@@ -397,11 +390,11 @@ class Searches:
         assert search.found is not None
         if self._is_plain:
             return min(call.outcome.run for call in search.holds[0])
-        there = []
-        for calls, blocks in zip(search.holds, self.needed(search.first, search.found), strict=True):
-            held = min((call.outcome.run for call in calls), default=0)
-            there.append([blocks.start <= at < blocks.start + held for at in range(blocks.stop)])
-        return self._longest(there, search.first, search.found) - search.first
+        held = [
+            bytes(blocks.start) + bytes([1]) * min((call.outcome.run for call in calls), default=0)
+            for calls, blocks in zip(search.holds, self.needed(search.first, search.found), strict=True)
+        ]
+        return self._longest(held, search.first) - search.first
 
     # ---- how long is waited ----
 
@@ -446,3 +439,11 @@ def _all(of_groups: Sequence[Sequence[Call[T]]]) -> Iterable[Call[T]]:
 
 def _are_done(of_groups: Sequence[Sequence[Call[Any]]]) -> bool:
     return all(call.done for call in _all(of_groups))
+
+
+def _in_all(of_ranks: Sequence[bytes]) -> bytes:
+    """For each block a byte: 1 if all ranks have it."""
+    if len(of_ranks) == 1:
+        return of_ranks[0]
+    shortest = min(map(len, of_ranks))
+    return bytes(map(min, *(some[:shortest] for some in of_ranks)))

@@ -1,4 +1,4 @@
-"""What is stored of a request's blocks, and in which pieces."""
+"""Stores: which blocks of a request are stored in a step, and in which pieces."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -8,8 +8,7 @@ from typing import Any
 from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX
 from kvtier.annotations import of_blocks
 from kvtier.device import PUT_WINDOW_BYTES, window_blocks
-from kvtier.engine.groups import ALL
-from kvtier.vllm._groups import Group, is_plain
+from kvtier.vllm._groups import Group, is_plain, leading
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._steps import Transfer
 from kvtier.vllm._tracked import Blocks, Tracked
@@ -26,8 +25,9 @@ class Stores:
         """`extra_keys`: as `Scheduler` takes it. `annotates`: blocks are stored with their tokens, for KV events."""
         self._groups = list(groups)
         self._keys = keys
-        self._is_plain = is_plain(groups)
-        self._annotated = next((group.number for group in groups if group.rule is ALL), groups[0].number)
+        rules = [group.rule for group in groups]
+        self._is_plain = is_plain(rules)
+        self._annotated = leading(rules)
         """the group whose blocks the events are of"""
         self._extra_keys = extra_keys
         self._annotates = annotates
@@ -122,7 +122,7 @@ class Stores:
                 extra_keys=self._extra_keys(request, range(begin * tokens, end * tokens + 1, tokens)),
             )
         except Exception as error:
-            # What it is made of is the engine's own, and changes with it; the blocks are worth more than their events.
+            # An annotation is made of the engine's own data, which changes between releases. The blocks are worth more than their events.
             _log.warning("kvtier.annotate does not work with this vLLM release, so blocks are stored without their tokens: %s: %s", type(error).__name__, error)
             self._annotates = False
             return None

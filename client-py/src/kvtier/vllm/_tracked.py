@@ -82,7 +82,7 @@ class Tracked:
         return fresh
 
     def forget(self) -> None:
-        """What it has computed until now is not to be stored, and nothing that is computed behind it."""
+        """Blocks that the request has computed until now are not stored, and no later ones."""
         self.asked_s = None
         self.known = 0
         for blocks in self.blocks:

@@ -746,6 +746,20 @@ public final class IndexHarness implements AutoCloseable {
       write(Verb.REVOKE, 0, 8, 0, region, keys.length, keys);
     }
 
+    /** Registers a namespace of blocks of one slot; returns its number. */
+    int registered(String text) throws ProtocolViolation {
+      Answer answer = registerAs(text, SLOT_BYTES);
+      assertEquals(Status.OK, answer.status());
+      return (int) answer.value();
+    }
+
+    /** Puts a block in a namespace, without a checksum. */
+    void putIn(int namespace, long key) throws ProtocolViolation {
+      sendKey(Verb.RESERVE, namespace, key);
+      sendIds(Verb.COMMIT, 0, 1, await().ids().getFirst());
+      assertEquals(Status.OK, await().first());
+    }
+
     /** The answer to a lookup of keys. */
     Answer lookup(long... keys) throws ProtocolViolation {
       write(Verb.LOOKUP, 0, 8, 0, 0, keys.length, keys);

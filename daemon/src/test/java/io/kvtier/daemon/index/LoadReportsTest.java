@@ -19,19 +19,6 @@ import org.junit.jupiter.api.Test;
 
 /** REPORT_LOADS, and the counts of gets beside it. */
 final class LoadReportsTest {
-  private static int register(IndexHarness.Client client, String text) throws ProtocolViolation {
-    IndexHarness.Answer answer = client.registerAs(text, IndexHarness.SLOT_BYTES);
-    assertEquals(Status.OK, answer.status());
-    return (int) answer.value();
-  }
-
-  private static void put(IndexHarness.Client client, int namespace, long key)
-      throws ProtocolViolation {
-    client.sendKey(Verb.RESERVE, namespace, key);
-    client.sendIds(Verb.COMMIT, 0, 1, client.await().ids().getFirst());
-    assertEquals(Status.OK, client.await().first());
-  }
-
   private static Status ask(IndexHarness.Client client, Verb verb, int namespace, long key)
       throws ProtocolViolation {
     client.sendKey(verb, namespace, key);
@@ -56,8 +43,8 @@ final class LoadReportsTest {
   void report_ofBlocksThatWereGot_isInTheStatistics() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = harness.open(1 << 20);
-      int model = register(client, "model");
-      put(client, model, 1);
+      int model = client.registered("model");
+      client.putIn(model, 1);
       assertEquals(Status.OK, ask(client, Verb.ACQUIRE, model, 1));
       assertEquals(Status.MISS, ask(client, Verb.ACQUIRE, model, 2));
       assertEquals(Status.OK, report(client, model, new LoadReport(1, 16, 9_000, 1_000)));
@@ -81,8 +68,8 @@ final class LoadReportsTest {
   void report_thatCannotBeTrue_isRefused_andCountsNowhere() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = harness.open(1 << 20);
-      int model = register(client, "model");
-      put(client, model, 1);
+      int model = client.registered("model");
+      client.putIn(model, 1);
       assertEquals(Status.OK, ask(client, Verb.ACQUIRE, model, 1));
       for (LoadReport wrong :
           List.of(
@@ -103,7 +90,7 @@ final class LoadReportsTest {
   void report_ofAnotherLength_endsTheSession() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = harness.open(1 << 20);
-      int model = register(client, "model");
+      int model = client.registered("model");
       client.send(Verb.REPORT_LOADS, model, 0, 8, 1);
       int ignored = harness.agent.doWork();
       assertEquals(Status.INVALID_ARGUMENT, client.endReason());
@@ -113,7 +100,7 @@ final class LoadReportsTest {
   @Test
   void report_inANamespaceThatIsNotRegistered_isRefused() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
-      int model = register(harness.open(1 << 20), "model");
+      int model = harness.open(1 << 20).registered("model");
       IndexHarness.Client other = harness.open(1 << 20);
       assertEquals(Status.NAMESPACE_UNKNOWN, report(other, model, new LoadReport(0, 0, 0, 1)));
     }
@@ -123,8 +110,8 @@ final class LoadReportsTest {
   void benchmark_changesNothing_thatIsCountedOfEngines() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = harness.open(1 << 20);
-      int bench = register(client, "kvtier-bench\npurpose=kvtier bench");
-      put(client, bench, 1);
+      int bench = client.registered("kvtier-bench\npurpose=kvtier bench");
+      client.putIn(bench, 1);
       assertEquals(Status.OK, ask(client, Verb.LOOKUP, bench, 1));
       assertEquals(Status.OK, ask(client, Verb.ACQUIRE, bench, 1));
       assertEquals(Status.MISS, ask(client, Verb.ACQUIRE, bench, 2));
@@ -158,11 +145,11 @@ final class LoadReportsTest {
                     new TenantConfig("green", List.of(), List.of(), 1, 0, 1)))) {
       IndexHarness.Client blue = harness.open(1 << 20, new Grant("blue", Role.WRITE, 1));
       IndexHarness.Client green = harness.open(1 << 20, new Grant("green", Role.WRITE, 2));
-      int model = register(blue, "model");
-      put(blue, model, 1);
+      int model = blue.registered("model");
+      blue.putIn(model, 1);
       assertEquals(Status.OK, ask(blue, Verb.ACQUIRE, model, 1));
       assertEquals(Status.OK, report(blue, model, new LoadReport(1, 16, 9_000, 1_000)));
-      assertEquals(Status.MISS, ask(green, Verb.ACQUIRE, register(green, "model"), 1));
+      assertEquals(Status.MISS, ask(green, Verb.ACQUIRE, green.registered("model"), 1));
 
       JsonObject ofBlue = new JsonObject(blue.stats());
       assertEquals(16, only(ofBlue.getJsonArray("accounts")).getInteger("saved_tokens"));

@@ -10,19 +10,6 @@ import org.junit.jupiter.api.Test;
 
 /** LOOKUP_GROUPS: blocks of several namespaces in one request. */
 final class LookupGroupsTest {
-  private static int register(IndexHarness.Client client, String text) throws ProtocolViolation {
-    IndexHarness.Answer answer = client.registerAs(text, IndexHarness.SLOT_BYTES);
-    assertEquals(Status.OK, answer.status());
-    return (int) answer.value();
-  }
-
-  private static void put(IndexHarness.Client client, int namespace, long key)
-      throws ProtocolViolation {
-    client.sendKey(Verb.RESERVE, namespace, key);
-    client.sendIds(Verb.COMMIT, 0, 1, client.await().ids().getFirst());
-    assertEquals(Status.OK, client.await().first());
-  }
-
   /** Looks a key up in each of two namespaces. */
   private static IndexHarness.Answer lookup(
       IndexHarness.Client client, int first, int second, long key) throws ProtocolViolation {
@@ -35,9 +22,9 @@ final class LookupGroupsTest {
   void lookup_ofTwoNamespaces_answersForEach() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client client = harness.open(1 << 20);
-      int all = register(client, "all");
-      int window = register(client, "window");
-      put(client, all, 1);
+      int all = client.registered("all");
+      int window = client.registered("window");
+      client.putIn(all, 1);
       IndexHarness.Answer answer = lookup(client, all, window, 1);
       assertEquals(Status.OK, answer.first());
       assertEquals(Status.MISS, answer.last());
@@ -54,10 +41,10 @@ final class LookupGroupsTest {
   void lookup_inANamespaceThatTheSessionHasNotRegistered_showsNothingOfIt() throws Exception {
     try (IndexHarness harness = new IndexHarness(8, IndexHarness.SLOT_BYTES)) {
       IndexHarness.Client owner = harness.open(1 << 20);
-      int hidden = register(owner, "hidden");
-      put(owner, hidden, 1);
+      int hidden = owner.registered("hidden");
+      owner.putIn(hidden, 1);
       IndexHarness.Client other = harness.open(1 << 20);
-      int own = register(other, "own");
+      int own = other.registered("own");
       IndexHarness.Answer answer = lookup(other, hidden, own, 1);
       assertEquals(Status.OK, answer.status());
       assertEquals(Status.NAMESPACE_UNKNOWN, answer.first());
