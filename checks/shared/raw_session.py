@@ -21,7 +21,7 @@ PAGE = 4096
 TEXT = (Verb.REGISTER, Verb.ANNOTATE, Verb.REGISTER_REGION, Verb.REPORT_LOADS)
 IDS = (Verb.COMMIT, Verb.ABORT, Verb.RELEASE)
 PLAIN = (Verb.PING, Verb.UNREGISTER, Verb.CLEAR, Verb.FLUSH, Verb.CANCEL, Verb.STATS, Verb.UNREGISTER_REGION)
-WITH_BLOCKS = (Verb.OFFLOAD, Verb.ONBOARD)
+WITH_BLOCKS = (Verb.OFFLOAD, Verb.ONBOARD, Verb.ADVERTISE, Verb.LOOKUP_GROUPS)
 HARMLESS = [verb for verb in Verb if verb is not Verb.ADMIN]
 """An administrator may have files written and the daemon drained: nothing to do blindly."""
 
