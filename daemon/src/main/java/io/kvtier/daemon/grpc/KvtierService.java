@@ -72,7 +72,8 @@ final class KvtierService {
     IndexRequest registration =
         IndexRequest.register(text, message.getBlockBytes(), call.role() == Role.READ);
     Namespaces namespaces = environment.namespaces();
-    namespaces.registering();
+    String name = message.getName();
+    namespaces.registering(name);
     call.askAlways(
         registration,
         answer -> {
@@ -84,10 +85,10 @@ final class KvtierService {
             int id = (int) answer.value();
             environment.gateway().knows(id);
             response.setNamespaceId(
-                namespaces.add(id, (int) message.getBlockBytes(), registration).number());
+                namespaces.add(id, name, (int) message.getBlockBytes(), registration).number());
             call.connection.uses(response.getNamespaceId());
           }
-          namespaces.registered();
+          namespaces.registered(name);
           call.connection.forgetIfEnded(response.getNamespaceId());
           call.respond(response.build());
         });

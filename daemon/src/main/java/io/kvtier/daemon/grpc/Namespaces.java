@@ -2,9 +2,13 @@ package io.kvtier.daemon.grpc;
 
 import io.kvtier.protocol.Status;
 import java.security.SecureRandom;
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -24,14 +28,19 @@ final class Namespaces {
    * @param id what the index knows it by
    * @param registration the REGISTER that did it
    */
-  record Namespace(long number, int id, int blockBytes, IndexRequest registration) {}
+  record Namespace(long number, int id, String name, int blockBytes, IndexRequest registration) {}
 
   private final LongSupplier numbers;
 
   private final Map<Long, Namespace> known = new ConcurrentHashMap<>();
   private final Map<Integer, Namespace> byId = new HashMap<>();
   private final Map<Long, Integer> users = new HashMap<>();
-  private int registering;
+
+  /** How many registrations of each name are on their way; a name without any is absent. */
+  private final Map<String, Integer> registering = new HashMap<>();
+
+  /** What waits for the end of the registrations of a name, by what it is about. */
+  private final Map<String, Map<Object, Runnable>> waiting = new HashMap<>();
 
   /** Those of a tenant, of which there are none yet. */
   Namespaces() {
@@ -57,23 +66,29 @@ final class Namespaces {
     return found;
   }
 
-  /** A registration is on its way: no namespace is forgotten until {@link #registered}. */
-  synchronized void registering() {
-    registering++;
+  /** A registration is on its way: no namespace of its name is forgotten before it is answered. */
+  synchronized void registering(String name) {
+    registering.merge(name, 1, Integer::sum);
   }
 
-  /** A registration has been answered. */
-  synchronized void registered() {
-    registering--;
+  /** A registration has been answered. What waited for the last one of its name runs now. */
+  void registered(String name) {
+    lastRegistered(name).forEach(Runnable::run);
+  }
+
+  private synchronized Collection<Runnable> lastRegistered(String name) {
+    registering.computeIfPresent(name, (key, count) -> count > 1 ? count - 1 : null);
+    Map<Object, Runnable> ready = registering.containsKey(name) ? null : waiting.remove(name);
+    return ready == null ? List.of() : ready.values();
   }
 
   /** Has callers know a namespace, which the index has registered. */
-  synchronized Namespace add(int id, int blockBytes, IndexRequest registration) {
+  synchronized Namespace add(int id, String name, int blockBytes, IndexRequest registration) {
     Namespace there = byId.get(id);
     if (there != null) {
       return there;
     }
-    Namespace namespace = new Namespace(unusedNumber(), id, blockBytes, registration);
+    Namespace namespace = new Namespace(unusedNumber(), id, name, blockBytes, registration);
     known.put(namespace.number(), namespace);
     byId.put(id, namespace);
     return namespace;
@@ -98,17 +113,49 @@ final class Namespaces {
     users.computeIfPresent(number, (key, count) -> count > 1 ? count - 1 : null);
   }
 
-  /** Forgets a namespace that no connection uses; null when one does, or is about to. */
-  synchronized @Nullable Namespace forget(long number) {
-    if (registering > 0 || users.containsKey(number)) {
-      return null;
+  /**
+   * Forgets a namespace that no connection uses. While its name is being registered, this waits.
+   *
+   * @param then what to do with a namespace that is forgotten; from any thread, at most once
+   */
+  void forgetUnused(long number, Consumer<Namespace> then) {
+    Namespace forgotten = takeUnused(number, then);
+    if (forgotten != null) {
+      then.accept(forgotten);
     }
-    Namespace forgotten = known.remove(number);
-    return forgotten != null && byId.remove(forgotten.id(), forgotten) ? forgotten : null;
   }
 
-  /** Whether a namespace is forgotten still: nobody registered it again, or is about to. */
-  synchronized boolean isForgotten(Namespace namespace) {
-    return registering == 0 && !byId.containsKey(namespace.id());
+  private synchronized @Nullable Namespace takeUnused(long number, Consumer<Namespace> then) {
+    Namespace namespace = known.get(number);
+    if (namespace == null
+        || users.containsKey(number)
+        || waits(namespace.name(), number, () -> forgetUnused(number, then))) {
+      return null;
+    }
+    known.remove(number);
+    byId.remove(namespace.id(), namespace);
+    return namespace;
+  }
+
+  /**
+   * Whether an event loop may end its own registration of a namespace that was forgotten. It may
+   * not when the namespace is known again. While its name is being registered, the answer has to
+   * wait.
+   *
+   * @param loop whose registration it is
+   * @param again asks once more, on that loop; runs when the wait is over, from any thread
+   */
+  synchronized boolean mayEnd(Namespace namespace, Object loop, Runnable again) {
+    return !waits(namespace.name(), List.of(loop, namespace.id()), again)
+        && !byId.containsKey(namespace.id());
+  }
+
+  /** Keeps a task while a name is being registered; false when it is not. */
+  private boolean waits(String name, Object about, Runnable task) {
+    if (!registering.containsKey(name)) {
+      return false;
+    }
+    waiting.computeIfAbsent(name, key -> new LinkedHashMap<>()).put(about, task);
+    return true;
   }
 }

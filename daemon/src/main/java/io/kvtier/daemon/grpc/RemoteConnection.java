@@ -60,10 +60,7 @@ final class RemoteConnection {
     if (used.remove(number)) {
       namespaces.unused(number);
     }
-    Namespaces.Namespace forgotten = namespaces.forget(number);
-    if (forgotten != null) {
-      forget.accept(forgotten);
-    }
+    namespaces.forgetUnused(number, forget);
   }
 
   void opened(Call<?> call) {

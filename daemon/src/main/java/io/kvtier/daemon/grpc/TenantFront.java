@@ -109,7 +109,7 @@ final class TenantFront implements AutoCloseable {
 
   /** Makes the session forget a namespace that is not in use. */
   void forget(Namespaces.Namespace namespace) {
-    if (namespaces.isForgotten(namespace)) {
+    if (namespaces.mayEnd(namespace, this, () -> gateway.later(() -> forget(namespace)))) {
       gateway.forget(namespace.id());
     }
   }

@@ -3,11 +3,10 @@ package io.kvtier.daemon.grpc;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -17,7 +16,7 @@ final class NamespacesTest {
   private final Namespaces namespaces = new Namespaces();
 
   private static long add(Namespaces to, int id) {
-    return to.add(id, 1000, IndexRequest.register(new byte[0], 1000, false)).number();
+    return to.add(id, "n" + id, 1000, IndexRequest.register(new byte[0], 1000, false)).number();
   }
 
   private long add(int id) {
@@ -43,7 +42,7 @@ final class NamespacesTest {
   @Test
   void number_ofAForgottenNamespace_namesNothingAlsoWhenItIsRegisteredAgain() {
     long number = add(1);
-    assertNotNull(namespaces.forget(number));
+    forget(number);
     assertNotEquals(number, add(1));
     assertThrows(RefusedException.class, () -> namespaces.get(number));
   }
@@ -58,20 +57,73 @@ final class NamespacesTest {
     assertEquals(2, unlucky.get(8).id());
   }
 
+  private final List<Integer> forgotten = new ArrayList<>();
+
+  private void forget(long number) {
+    namespaces.forgetUnused(number, namespace -> forgotten.add(namespace.id()));
+  }
+
   @Test
-  void forget_whileSomebodyUsesOrRegisters_keepsIt() throws RefusedException {
+  void forgetUnused_whileSomebodyUsesIt_keepsIt() throws RefusedException {
+    long number = add(1);
+    namespaces.used(number);
+    forget(number);
+    assertEquals(1, namespaces.get(number).id());
+    namespaces.unused(number);
+    forget(number);
+    assertEquals(List.of(1), forgotten);
+    assertThrows(RefusedException.class, () -> namespaces.get(number));
+  }
+
+  @Test
+  void forgetUnused_whileItsNameIsRegistered_forgetsItOnceAfterTheLastAnswer()
+      throws RefusedException {
+    long number = add(1);
+    namespaces.registering("n1");
+    namespaces.registering("n1");
+    forget(number);
+    forget(number);
+    namespaces.registered("n1");
+    assertEquals(1, namespaces.get(number).id());
+    assertEquals(List.of(), forgotten);
+    namespaces.registered("n1");
+    assertEquals(List.of(1), forgotten);
+    assertThrows(RefusedException.class, () -> namespaces.get(number));
+  }
+
+  @Test
+  void forgetUnused_whenTheRegistrationGaveItToAnotherConnection_keepsIt() throws RefusedException {
+    long number = add(1);
+    namespaces.registering("n1");
+    forget(number);
+    namespaces.used(number);
+    namespaces.registered("n1");
+    assertEquals(1, namespaces.get(number).id());
+    assertEquals(List.of(), forgotten);
+  }
+
+  @Test
+  void forgetUnused_whileAnotherNameIsRegistered_doesNotWait() {
+    long number = add(1);
+    namespaces.registering("n2");
+    forget(number);
+    assertEquals(List.of(1), forgotten);
+  }
+
+  @Test
+  void registrationOfALoop_endsAfterTheRegistrationsOfTheNameUnlessItIsKnownAgain()
+      throws RefusedException {
     long number = add(1);
     Namespaces.Namespace namespace = namespaces.get(number);
-    namespaces.used(number);
-    assertNull(namespaces.forget(number));
-    namespaces.unused(number);
-    namespaces.registering();
-    assertNull(namespaces.forget(number));
-    namespaces.registered();
-    assertNotNull(namespaces.forget(number));
-    assertTrue(namespaces.isForgotten(namespace));
-    assertThrows(RefusedException.class, () -> namespaces.get(number));
+    forget(number);
+    List<String> again = new ArrayList<>();
+    assertTrue(namespaces.mayEnd(namespace, "loop", () -> again.add("not needed")));
+    namespaces.registering("n1");
+    assertFalse(namespaces.mayEnd(namespace, "loop", () -> again.add("one")));
+    assertFalse(namespaces.mayEnd(namespace, "other loop", () -> again.add("other")));
+    namespaces.registered("n1");
+    assertEquals(List.of("one", "other"), again);
     add(1);
-    assertFalse(namespaces.isForgotten(namespace));
+    assertFalse(namespaces.mayEnd(namespace, "loop", () -> again.add("not needed")));
   }
 }
