@@ -26,8 +26,7 @@ from kvtier import Client, Status
 from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
 from kvtier._polled import Polled
-from kvtier.engine.groups import ALL
-from kvtier.vllm._groups import Group
+from kvtier.engine.groups import ALL, Group
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer

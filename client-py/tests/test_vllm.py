@@ -27,7 +27,7 @@ from kvtier.vllm._metrics import COUNTERS, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._search import Searches
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._speed import PrefillSpeed
+from kvtier.engine.speed import PrefillSpeed
 from kvtier.vllm._worker import _Load
 
 Make = Callable[..., Engine]

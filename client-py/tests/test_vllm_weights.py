@@ -21,7 +21,7 @@ from kvtier_testing.vllm_double import Engine, Request, _connector, config
 
 from kvtier import Client
 from kvtier.vllm import _weights
-from kvtier.vllm._epochs import Adapters, Epochs, Resets, joined, salted
+from kvtier.engine.epochs import Adapters, Epochs, Resets, joined, salted
 
 Make = Callable[..., Engine]
 _numbers = itertools.count()
@@ -285,7 +285,7 @@ def test_adapterThatIsLoadedAnewUnderItsPath_isAnother(engines: Make, tmp_path: 
 def test_adapterWhoseFilesAreChangedInTheirPlace_isNotKept(
     engines: Make, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kvtier.vllm._epochs._LOOK_S", -1.0)
+    monkeypatch.setattr("kvtier.engine.epochs._LOOK_S", -1.0)
     folder = weights.adapter(tmp_path / "ada", 1)
     engine = engines()
     assert run(engine, request(seed, lora=_lora(folder))) == 0
@@ -315,7 +315,7 @@ def test_adapterOfWhichNothingIsKnown_isNotKept(
 
 
 def test_adapterThatComesLater_isKeptFromThenOn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvtier.vllm._epochs._LOOK_S", -1.0)
+    monkeypatch.setattr("kvtier.engine.epochs._LOOK_S", -1.0)
     adapters = Adapters()
     assert adapters.salt(_lora(tmp_path / "ada")) is None
     weights.adapter(tmp_path / "ada", 1)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kvtier._connection import NamespaceProperties
 from kvtier._errors import InvalidArgument
 
 
@@ -86,6 +87,47 @@ class Need(NamedTuple):
             return range(0)
         first = max(had_tokens, self.rule.first_needed(tokens))
         return range(min(first, tokens) // self.block_tokens, tokens // self.block_tokens)
+
+
+class Group(NamedTuple):
+    """What a search knows of one group of layers."""
+
+    number: int
+    """its place among the engine's groups"""
+    block_tokens: int
+    block_hashes: int
+    """how many of the engine's hashes a block has; the last one is its key"""
+    rule: Rule
+    is_offered: bool
+    """whether the engine says in each step which blocks may be stored; otherwise those that are full"""
+    namespaces: list[NamespaceProperties]
+    """those of its ranks; one where they put blocks together"""
+    writers: int
+    """how many ranks store; each tells of every store that has ended"""
+
+    @property
+    def need(self) -> Need:
+        return Need(self.block_tokens, self.rule)
+
+
+def is_plain(rules: Sequence[Rule | None]) -> bool:
+    """Whether the model has one group, with full attention. A request then has all its blocks until it ends, a unit of what is restored
+    is a block, and each run from the first block can be restored.
+
+    Args:
+        rules: those of all groups.
+    """
+    return list(rules) == [ALL]
+
+
+def leading(rules: Sequence[Rule | None]) -> int:
+    """The number of the group whose blocks stand for the sequence, in KV events and in figures: one with full attention, if there is
+    one. The others have no blocks at some places.
+
+    Args:
+        rules: those of all groups.
+    """
+    return next((number for number, rule in enumerate(rules) if rule == ALL), 0)
 
 
 def restorable(

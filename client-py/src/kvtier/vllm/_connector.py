@@ -24,16 +24,15 @@ from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
 from kvtier._polled import Polled
 from kvtier._types import Leases
 from kvtier.client import Client, Namespace
-from kvtier.engine.groups import ALL, LAST
+from kvtier.engine.groups import ALL, LAST, Group, is_plain, leading
 from kvtier.torch import Region, SharedEvent
 from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
-from kvtier.vllm._groups import Group
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._shards import Joint
 from kvtier.vllm._steps import Plan, Shard
-from kvtier.vllm._tensors import Tensors, cross_layer_tensors, tensors_of
+from kvtier.engine.tensors import Tensors, cross_layer_tensors, tensors_of
 from kvtier.vllm._weights import Memory
 from kvtier.vllm._worker import Worker
 
@@ -161,19 +160,19 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         event = _device_event if regions and _engine.on_gpu() else _no_event
         # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
         annotates = self._is_joint or self._place == (0, 0)
-        is_plain = _groups.is_plain(_groups.rules_of(self._kv_cache_config))
+        has_one_group = is_plain(_groups.rules_of(self._kv_cache_config))
         # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
-        promises = is_plain and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
+        promises = has_one_group and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
         self._worker = Worker(
             regions, self._settings, [one.writes for one in self._mine], annotates, event,
-            self._hold if regions and promises else None, memory.digest, is_plain,
+            self._hold if regions and promises else None, memory.digest, has_one_group,
         )  # fmt: skip
 
     def _open(self, of_groups: Sequence[Tensors], memory: Memory, regions: list[Region]) -> None:
         """Registers the tensors of each group, and adds their regions to `regions`."""
         loaded = memory.digest()
         parts = [self._part_of(tensors, loaded) for tensors in of_groups]
-        self._is_joint = parts[_groups.leading(_groups.rules_of(self._kv_cache_config))] is not None
+        self._is_joint = parts[leading(_groups.rules_of(self._kv_cache_config))] is not None
         self._mine = [
             self._make_shard(number, tensors, part, loaded) for number, (tensors, part) in enumerate(zip(of_groups, parts, strict=True))
         ]

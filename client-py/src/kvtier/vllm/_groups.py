@@ -1,50 +1,9 @@
 """The kinds of KV cache of a model as vLLM has them, each with blocks and namespaces of its own."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from kvtier._connection import NamespaceProperties
-from kvtier.engine.groups import ALL, LAST, Need, Rule, chunk, window
-
-class Group(NamedTuple):
-    """What the scheduler's side knows of one group of layers."""
-
-    number: int
-    """its place among the engine's groups"""
-    block_tokens: int
-    block_hashes: int
-    """how many of the engine's hashes a block has; the last one is its key"""
-    rule: Rule
-    is_offered: bool
-    """whether the engine says in each step which blocks may be stored; otherwise those that are full"""
-    namespaces: list[NamespaceProperties]
-    """those of its ranks; one where they put blocks together"""
-    writers: int
-    """how many ranks store; each tells of every store that has ended"""
-
-    @property
-    def need(self) -> Need:
-        return Need(self.block_tokens, self.rule)
-
-
-def is_plain(rules: Sequence[Rule | None]) -> bool:
-    """Whether the model has one group, with full attention. A request then has all its blocks until it ends, a unit of what is restored
-    is a block, and each run from the first block can be restored.
-
-    Args:
-        rules: those of all groups.
-    """
-    return list(rules) == [ALL]
-
-
-def leading(rules: Sequence[Rule | None]) -> int:
-    """The number of the group whose blocks stand for the sequence, in KV events and in figures: one with full attention, if there is
-    one. The others have no blocks at some places.
-
-    Args:
-        rules: those of all groups.
-    """
-    return next((number for number, rule in enumerate(rules) if rule == ALL), 0)
+from kvtier.engine.groups import ALL, LAST, Rule, chunk, is_plain, window
 
 
 def rules_of(kv_cache_config: Any) -> list[Rule | None]:

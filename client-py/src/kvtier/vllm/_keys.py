@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kvtier.vllm._epochs import Adapters, Epochs, joined, salted
-from kvtier.vllm._groups import Group
+from kvtier.engine.epochs import Adapters, Epochs, joined, salted
+from kvtier.engine.groups import Group
 
 
 class Keys:

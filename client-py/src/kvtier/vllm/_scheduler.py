@@ -12,13 +12,13 @@ from kvtier._operations import report_loads as report_loads_operation
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status
 from kvtier._types import LoadReport
+from kvtier.engine.groups import Group, is_plain, leading
 from kvtier.engine.savings import DECODE_TOKENS_MAX, STEP_TOKENS_MIN, Savings
-from kvtier.vllm._epochs import Epochs, Resets
-from kvtier.vllm._groups import Group, is_plain, leading
+from kvtier.engine.epochs import Epochs, Resets
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._search import Searches
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._speed import PrefillSpeed
+from kvtier.engine.speed import PrefillSpeed
 from kvtier.vllm._steps import Plan, Transfer
 from kvtier.vllm._stores import Stores
 from kvtier.vllm._tracked import Tracked

@@ -14,12 +14,11 @@ from kvtier._operations import lookup_groups
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
-from kvtier.engine.groups import longest
-from kvtier.vllm._groups import Group, is_plain
+from kvtier.engine.groups import Group, is_plain, longest
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._speed import PrefillSpeed
+from kvtier.engine.speed import PrefillSpeed
 
 T = TypeVar("T")
 

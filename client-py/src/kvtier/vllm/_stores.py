@@ -8,7 +8,7 @@ from typing import Any
 from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX
 from kvtier.annotations import of_blocks
 from kvtier.device import PUT_WINDOW_BYTES, window_blocks
-from kvtier.vllm._groups import Group, is_plain, leading
+from kvtier.engine.groups import Group, is_plain, leading
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._steps import Transfer
 from kvtier.vllm._tracked import Blocks, Tracked

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kvtier.vllm._groups import Group
+from kvtier.engine.groups import Group
 
 
 class Blocks:

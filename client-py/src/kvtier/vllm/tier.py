@@ -37,7 +37,7 @@ from kvtier.engine.savings import Savings
 from kvtier.torch._cpu import CpuCopying, CpuRegion
 from kvtier.torch._layout import Plane
 from kvtier.vllm import _callers, _weights
-from kvtier.vllm._epochs import salted
+from kvtier.engine.epochs import salted
 from kvtier.vllm._namespace import Described, hash_seed, mismatch_text, properties_of, seed_warning, suffix_of
 
 _log = logging.getLogger("vllm.kvtier")
