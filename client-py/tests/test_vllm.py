@@ -22,12 +22,12 @@ from kvtier_testing.vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnector
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
+from kvtier.engine.search import Searches
+from kvtier.engine.speed import PrefillSpeed
 from kvtier.vllm import _engine, _scheduler, _versions, _worker
 from kvtier.vllm._metrics import COUNTERS, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
-from kvtier.vllm._search import Searches
 from kvtier.vllm._settings import Settings
-from kvtier.engine.speed import PrefillSpeed
 from kvtier.vllm._worker import _Load
 
 Make = Callable[..., Engine]
@@ -208,7 +208,7 @@ def test_blockGoesBetweenLookupAndHold_andTheHoldIsWaitedFor_whatIsHeldIsLoaded(
     second = engines({"kvtier.load_failure": "fail"} if why == "must not fail" else {})
     again = request()
     if why == "long ago":
-        monkeypatch.setattr("kvtier.vllm._search._IN_MEMORY_S", -1.0)
+        monkeypatch.setattr("kvtier.engine.search._IN_MEMORY_S", -1.0)
     elif why == "on SSD":
         monkeypatch.setattr(Lookup, "are_in_memory", lambda _lookup, _blocks: False)
     with Client(daemon.socket_path) as client:
@@ -271,7 +271,7 @@ def test_draftModel_itsLayerIsStoredWithTheOthers(engines: Make) -> None:
 
 def test_engineGetsMoreItself_whileTheRestIsBeingHeld_onlyThatIsLoaded(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(engines(), request())
-    monkeypatch.setattr("kvtier.vllm._search._IN_MEMORY_S", -1.0)
+    monkeypatch.setattr("kvtier.engine.search._IN_MEMORY_S", -1.0)
     engine = engines({"kvtier.lookup_wait_s": 0.0})
     one = request()
     scheduler = engine.scheduler._scheduler
@@ -881,7 +881,7 @@ def test_engineThatPlansAhead_isAsFastAsItsStepsEnd(engines: Make, monkeypatch: 
     now_s = 100.0
     clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
-    monkeypatch.setattr("kvtier.vllm._search.time", clock)
+    monkeypatch.setattr("kvtier.engine.search.time", clock)
     output = step_of(tokens=1000)
     queue: list[Any] = []
     for _ in range(20):
@@ -905,7 +905,7 @@ def test_savings_ofAnEngineOfKnownSpeed_areTheTruth(engines: Make, daemon: Daemo
     tokens_per_s, now_s = 20_000.0, 100.0
     clock = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr("kvtier.vllm._scheduler.time", clock)
-    monkeypatch.setattr("kvtier.vllm._search.time", clock)
+    monkeypatch.setattr("kvtier.engine.search.time", clock)
     engine = engines(blocks=100)
     slowness = itertools.chain([8.0, 3.0], itertools.cycle([1.0, 1.01, 0.99]))  # it warms up first
     compute = engine._compute

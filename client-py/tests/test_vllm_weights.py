@@ -20,8 +20,9 @@ from kvtier_testing.daemon import Daemon, eventually
 from kvtier_testing.vllm_double import Engine, Request, _connector, config
 
 from kvtier import Client
+from kvtier.engine.epochs import Adapters, Epochs, joined, salted
 from kvtier.vllm import _weights
-from kvtier.engine.epochs import Adapters, Epochs, Resets, joined, salted
+from kvtier.vllm._resets import Resets
 
 Make = Callable[..., Engine]
 _numbers = itertools.count()

@@ -17,7 +17,7 @@ from typing import Any
 
 from kvtier.engine.weights import commit_of, fingerprint
 
-_log = logging.getLogger("vllm.kvtier")
+_log = logging.getLogger("kvtier")
 
 _KEY_BYTES = 32
 _SALT_BYTES = 32
@@ -79,31 +79,12 @@ def _together(weights: Mapping[tuple[int, int], str]) -> bytes | None:
     return hashlib.sha256(repr(sorted(weights.items())).encode()).digest()
 
 
-class Resets:
-    """Sees when the engine has reset its own prefix cache, also where it tells no connector."""
-
-    def __init__(self, pool: Any) -> None:
-        """`pool`: vLLM's ``BlockPool``; it makes a new table when it is reset."""
-        self._pool = pool
-        self._table = getattr(pool, "cached_block_hash_to_block", None)
-        if self._table is None:
-            _log.warning(
-                "kvtier: this vLLM release does not show when it resets its prefix cache. After each change of weights, call "
-                "reset_prefix_cache(reset_connector=True)."
-            )
-
-    def take(self) -> bool:
-        """Whether there was a reset since the last call."""
-        if self._table is None:
-            return False
-        before, self._table = self._table, self._pool.cached_block_hash_to_block
-        return before is not self._table
-
-
 class Adapters:
     """The LoRA adapters that requests name, told apart by their files."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: logging.Logger = _log) -> None:
+        """`log`: where the engine's operator looks."""
+        self._log = log
         self._known: dict[tuple[int, str, str], _Adapter] = {}
         self._told: set[str] = set()
 
@@ -111,7 +92,8 @@ class Adapters:
         """Of the keys of blocks that an adapter was computed with; None: nobody knows which one it is, nothing may be kept.
 
         Args:
-            request: vLLM's ``LoRARequest``.
+            request: has ``lora_name``, ``lora_path`` (a folder, or a model's name) and ``lora_int_id``, as vLLM's ``LoRARequest``.
+                Where ``load_inplace`` is set, others may take the adapter's place at any time.
         """
         name, path = str(request.lora_name), str(request.lora_path)
         if getattr(request, "load_inplace", False):
@@ -134,7 +116,7 @@ class Adapters:
     def _tell(self, text: str) -> None:
         if text not in self._told and len(self._told) < 64:
             self._told.add(text)
-            _log.warning("kvtier: %s", text)
+            self._log.warning("kvtier: %s", text)
 
 
 class _Adapter:

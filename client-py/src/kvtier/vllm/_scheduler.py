@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,13 +11,16 @@ from kvtier._operations import report_loads as report_loads_operation
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status
 from kvtier._types import LoadReport
+from kvtier.engine.epochs import Epochs
 from kvtier.engine.groups import Group, is_plain, leading
+from kvtier.engine.guard import Guard
 from kvtier.engine.savings import DECODE_TOKENS_MAX, STEP_TOKENS_MIN, Savings
-from kvtier.engine.epochs import Epochs, Resets
-from kvtier.vllm._keys import Keys
-from kvtier.vllm._search import Searches
-from kvtier.vllm._settings import Settings
+from kvtier.engine.search import Searches
 from kvtier.engine.speed import PrefillSpeed
+from kvtier.vllm._keys import Keys
+from kvtier.vllm._namespace import mismatch_text
+from kvtier.vllm._resets import Resets
+from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan, Transfer
 from kvtier.vllm._stores import Stores
 from kvtier.vllm._tracked import Tracked
@@ -87,9 +89,10 @@ class Scheduler:
         """whether the engine's own cache may hold blocks of earlier weights"""
         self._speed = PrefillSpeed()
         self._steps = 0
-        self.observed: Counter[str] = Counter()
+        self._guard = Guard(_log, mismatch_text("the daemon has this namespace with other properties"))
+        self.observed = self._guard.observed
         self._keys = Keys(self._epochs)
-        self._searches = Searches(polled, groups, settings, unit_tokens, self._keys, self._speed, self._requests, self.observed)
+        self._searches = Searches(polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests)
         self._stores = Stores(groups, self._keys, extra_keys, settings.annotate)
 
     # ---- which blocks can be loaded ----
@@ -255,7 +258,7 @@ class Scheduler:
 
     def _may_store(self) -> bool:
         """Whether what is computed now may be stored."""
-        return not self._searches.is_refused and not self._is_unsettled()
+        return not self._guard.is_refused and not self._is_unsettled()
 
     def loaded(self, request_ids: Sequence[str], invalid: Collection[int] = (), failed: Collection[str] = ()) -> None:
         """Loads have ended in all ranks. `invalid`: blocks that some rank could not load. `failed`: requests of which nothing

@@ -1,8 +1,6 @@
 """Searches: lookups for requests, their answers, and leases on the blocks that will be loaded."""
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence, Sized
 from functools import partial
 from itertools import chain, islice
@@ -15,14 +13,12 @@ from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
 from kvtier.engine.groups import Group, is_plain, longest
-from kvtier.vllm._keys import Keys
-from kvtier.vllm._namespace import mismatch_text
-from kvtier.vllm._settings import Settings
+from kvtier.engine.guard import Guard
+from kvtier.engine.keys import Keys, Sought
+from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
 
 T = TypeVar("T")
-
-_log = logging.getLogger("vllm.kvtier")
 
 _ANSWER_FRESH_S = 0.5
 """how long a miss stands, for a request that has to wait: only other engines' blocks can have come since"""
@@ -32,8 +28,6 @@ _HOLD_SPARE_S = 5.0
 _HOLD_S_MIN = 0.01
 _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
-_PAUSE_S = 1.0
-"""how long nothing is looked up after a daemon did not answer in time"""
 
 
 class Search:
@@ -80,7 +74,12 @@ class Search:
 
 
 class Searches:
-    """The searches of the requests that wait for their blocks. A request has at most one."""
+    """The searches of the requests that wait for their blocks, for an engine that asks in each of its steps. A request has at most one.
+
+    All calls come from one thread, and wait a moment at most (`Settings.lookup_wait_s`). The engine tells of a request (`begin`), and
+    asks what can be loaded (`matched`) until it is told. What was found is held from then on: by leases in all namespaces, until
+    the engine has got blocks for it (`take`, and `release` when the load has ended) or lets the request go (`drop`).
+    """
 
     def __init__(
         self,
@@ -89,12 +88,20 @@ class Searches:
         settings: Settings,
         unit_tokens: int,
         keys: Keys,
+        guard: Guard,
         speed: PrefillSpeed,
         working: Sized,
-        observed: Counter[str],
     ) -> None:
-        """`unit_tokens`: as `Scheduler` takes it. `working`: the requests that the engine works on; while it has none, an answer
-        is waited for longer. `observed`: where what happens is counted."""
+        """
+        Args:
+            polled: a connection that nobody else polls.
+            groups: those of the model.
+            unit_tokens: the engine restores whole units of so many tokens, which are whole blocks of each group.
+            keys: makes the keys of requests' blocks.
+            guard: judges what the daemon answers; its counters count the lookups.
+            speed: how fast the engine computes what it does not load.
+            working: the requests that the engine works on; while it has none, an answer is waited for longer.
+        """
         self._polled = polled
         self._groups = list(groups)
         self._needs = [group.need for group in groups]
@@ -102,17 +109,15 @@ class Searches:
         self._settings = settings
         self._unit_tokens = unit_tokens
         self._keys = keys
+        self._guard = guard
         self._speed = speed
         self._working = working
-        self._observed = observed
+        self._observed = guard.observed
         self._by_request: dict[str, Search] = {}
-        self._paused_until_s = 0.0
-        self.is_refused = False
-        """whether the daemon has the namespace with other properties, so that nothing can be loaded or stored"""
 
     # ---- the search of a request ----
 
-    def begin(self, request: Any) -> None:
+    def begin(self, request: Sought) -> None:
         """Looks up the blocks of a request that has come, unless that has been done or is not worth it."""
         if request.request_id in self._by_request or not self.may_look():
             return
@@ -126,7 +131,7 @@ class Searches:
         if search is None or search.is_waiting:
             self._polled.poll()
 
-    def matched(self, request: Any, first: int) -> int | None:
+    def matched(self, request: Sought, first: int) -> int | None:
         """How many units behind the first ones, which the engine has, can be loaded; None: not known yet, ask again.
 
         The caller has made sure that the request may be looked up: `may_look` and `limit` say so.
@@ -184,9 +189,9 @@ class Searches:
 
     def may_look(self) -> bool:
         """Whether anything may be looked up now."""
-        return self._settings.load and not self.is_refused and time.monotonic() >= self._paused_until_s
+        return self._settings.load and self._guard.may_ask()
 
-    def limit(self, request: Any, first: int) -> int:
+    def limit(self, request: Sought, first: int) -> int:
         """How many units of a request may be looked for when the engine has the first ones; 0: none that is worth it."""
         tokens = self._unit_tokens
         if self._keys.salt(request) is None:
@@ -206,7 +211,7 @@ class Searches:
 
     # ---- how a search goes on ----
 
-    def _search(self, request: Any, limit: int, now_s: float) -> Search:
+    def _search(self, request: Sought, limit: int, now_s: float) -> Search:
         tokens = limit * self._unit_tokens
         keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in self._groups]
         search = Search(keys, now_s)
@@ -333,7 +338,7 @@ class Searches:
             self._look_up(search)
             return True
         if run == 0:
-            self._judge(statuses)
+            self._guard.judge(statuses)
         return False
 
     def _is_worth_waiting(self, search: Search, blocks: int, now_s: float) -> bool:
@@ -380,7 +385,7 @@ class Searches:
         search.run = self._held_units(search)
         search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
         if search.run == 0:
-            self._judge([one.refusal for one in held])
+            self._guard.judge([one.refusal for one in held])
             search.found = 0
             self._let_go(search)
 
@@ -415,15 +420,6 @@ class Searches:
         return self._waited_s(search, now_s) < self._settings.lookup_s_max
 
     # ---- what ends ----
-
-    def _judge(self, statuses: list[Status]) -> None:
-        """What an answer says about the daemon, beside the blocks."""
-        if Status.DEADLINE in statuses:
-            self._observed["lookups_late"] += 1
-            self._paused_until_s = time.monotonic() + _PAUSE_S
-        if Status.NAMESPACE_MISMATCH in statuses and not self.is_refused:
-            self.is_refused = True
-            _log.error("%s Until then this engine neither loads nor stores blocks.", mismatch_text("the daemon has this namespace with other properties"))
 
     def _let_go(self, search: Search) -> None:
         if search.lookup is not None and not search.lookup.done:
