@@ -27,9 +27,10 @@ from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
 from kvtier._polled import Polled
 from kvtier.engine.groups import ALL, Group
+from kvtier.engine.transfers import Transfer
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._steps import Plan, Transfer
+from kvtier.vllm._steps import Plan
 from kvtier.vllm._worker import Worker
 
 LAYERS = 32

@@ -24,9 +24,10 @@ from vllm.v1.outputs import KVConnectorOutput
 
 import kvtier.torch
 from kvtier import Client, Status
+from kvtier.engine.transfers import Transfer
 from kvtier.vllm import _engine
 from kvtier.vllm._connector import KvtierConnector, KvtierMetadata
-from kvtier.vllm._steps import Plan, Shard, Transfer
+from kvtier.vllm._steps import Plan, Shard
 
 BLOCK_BYTES = 256
 DONOR_BLOCKS = 512

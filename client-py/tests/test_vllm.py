@@ -22,13 +22,14 @@ from kvtier_testing.vllm_double import BLOCK_TOKENS, Blocks, Engine, KVConnector
 
 from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
+from kvtier.engine import transfers
 from kvtier.engine.search import Searches
 from kvtier.engine.speed import PrefillSpeed
-from kvtier.vllm import _engine, _scheduler, _versions, _worker
+from kvtier.engine.transfers import Load as _Load
+from kvtier.vllm import _engine, _scheduler, _versions
 from kvtier.vllm._metrics import COUNTERS, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._worker import _Load
 
 Make = Callable[..., Engine]
 _numbers = itertools.count()
@@ -1379,7 +1380,7 @@ class LateCopying:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads of some KiB take as long as those of some GiB."""
-    monkeypatch.setattr(_worker, "_HOLD_S_MIN", 5.0)
+    monkeypatch.setattr(transfers, "_HOLD_S_MIN", 5.0)
     monkeypatch.setattr(_connector, "_HOLD_TIMEOUT_S", 5.0)
 
 

@@ -20,7 +20,7 @@ class Guard:
     - A daemon that has the namespace with other properties is left alone for good (`is_refused`).
     """
 
-    def __init__(self, log: logging.Logger, refusal: str) -> None:
+    def __init__(self, log: logging.Logger, refusal: str = "") -> None:
         """
         Args:
             log: where the engine's operator looks.

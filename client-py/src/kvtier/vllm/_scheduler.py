@@ -17,11 +17,12 @@ from kvtier.engine.guard import Guard
 from kvtier.engine.savings import DECODE_TOKENS_MAX, STEP_TOKENS_MIN, Savings
 from kvtier.engine.search import Searches
 from kvtier.engine.speed import PrefillSpeed
+from kvtier.engine.transfers import Transfer
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._namespace import mismatch_text
 from kvtier.vllm._resets import Resets
 from kvtier.vllm._settings import Settings
-from kvtier.vllm._steps import Plan, Transfer
+from kvtier.vllm._steps import Plan
 from kvtier.vllm._stores import Stores
 from kvtier.vllm._tracked import Tracked
 

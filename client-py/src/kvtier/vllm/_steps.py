@@ -2,22 +2,7 @@
 
 from dataclasses import dataclass, field
 
-
-@dataclass(slots=True)
-class Transfer:
-    """Blocks of one request, to be loaded or stored."""
-
-    request_id: str
-    keys: list[bytes]
-    block_ids: list[int]
-    depth: int
-    """the first block's place in its sequence"""
-    parent: bytes | None = None
-    """the key before the first one"""
-    annotations: list[bytes | None] | None = None
-    """what is kept with the blocks for KV events"""
-    group: int = 0
-    """the number of the group whose blocks they are"""
+from kvtier.engine.transfers import Transfer
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX
 from kvtier.annotations import of_blocks
 from kvtier.device import PUT_WINDOW_BYTES, window_blocks
 from kvtier.engine.groups import Group, is_plain, leading
+from kvtier.engine.transfers import Transfer
 from kvtier.vllm._keys import Keys
-from kvtier.vllm._steps import Transfer
 from kvtier.vllm._tracked import Blocks, Tracked
 
 _log = logging.getLogger("vllm.kvtier")

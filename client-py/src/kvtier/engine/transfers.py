@@ -1,0 +1,392 @@
+"""Copies between an engine's memory and kvtier: of several pools together, with statuses and without exceptions."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+
+from kvtier._errors import KvtierError
+from kvtier._protocol import Status
+from kvtier._types import Leases
+from kvtier.engine.groups import Need, longest
+from kvtier.engine.guard import Guard
+from kvtier.engine.settings import Settings
+from kvtier.torch import Copying, Region
+
+_log = logging.getLogger("kvtier")
+
+_END_TRIES = 2
+_BYTES_PER_S_MAX = 55e9
+"""of a GPU's link"""
+_HOLD_S_MIN = 0.001
+_LAST_SHARE = 8
+"""an engine's books on blocks that it is told of take about a tenth of the time that blocks of 2 MiB take over PCIe 5"""
+
+STORED = (Status.OK, Status.EXISTS, Status.PENDING)
+"""the statuses of a stored block that the daemon has, or gets from another client"""
+
+Hold: TypeAlias = Callable[[Sequence[bytes], float], Leases]
+"""Leases on blocks that are in memory; waits at most so many seconds"""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Blocks of one request in one pool, to be loaded or stored."""
+
+    request_id: str
+    keys: list[bytes]
+    block_ids: list[int]
+    """where each block lies in the pool's memory, counted in blocks"""
+    depth: int
+    """the first block's place in its sequence"""
+    parent: bytes | None = None
+    """the key before the first one"""
+    annotations: list[bytes | None] | None = None
+    """what is kept with the blocks for KV events"""
+    group: int = 0
+    """the number of the group, or pool, whose blocks they are"""
+
+
+class Copies(Protocol):
+    """Copies of one request's blocks that go on."""
+
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]: ...
+    def cancel(self) -> None: ...
+    def give_up(self) -> None: ...
+
+
+class _Several:
+    """The copies of a request's blocks of several groups."""
+
+    def __init__(self, copies: Sequence[Copying]) -> None:
+        self._copies = copies
+
+    def done(self) -> bool:
+        return all(one.done() for one in self._copies)
+
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        """All statuses, one group's behind the other's. `blocks` is not used: nobody is told of a part."""
+        end = None if timeout is None else time.monotonic() + timeout
+        statuses: list[Status] = []
+        for one in self._copies:
+            statuses += one.wait(None if end is None else max(0.0, end - time.monotonic()))
+        return statuses
+
+    def cancel(self) -> None:
+        for one in self._copies:
+            one.cancel()
+
+    def give_up(self) -> None:
+        for one in self._copies:
+            one.give_up()
+
+
+@dataclass(slots=True)
+class Load:
+    """A load of one request's blocks, in all pools that it needs."""
+
+    copying: Copies | None
+    """None: it could not even begin"""
+    keys: list[bytes]
+    block_ids: list[int]
+    begun_s: float
+    needed: int
+    """how many blocks from the first must be there before the engine is told of all"""
+    last: Leases | None = None
+    """on the last blocks; None: nobody has asked for them yet"""
+    is_void: bool = False
+    """what it brings is of other weights"""
+
+    @property
+    def is_over(self) -> bool:
+        return self.copying is None or self.copying.done()
+
+    @property
+    def may_be_promised(self) -> bool:
+        """Whether all blocks are there but the last ones, which can't get lost any more."""
+        if self.copying is None or self.is_void or self.needed == len(self.keys):
+            return False
+        statuses = self.copying.wait(0, self.needed)
+        return are_ok(statuses[: self.needed]) and not _has_failed(statuses)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until the engine can be told of it, or so long."""
+        assert self.copying is not None
+        if _has_failed(self.copying.wait(timeout_s, self.needed)):
+            self.needed = len(self.keys)
+
+    def hold(self, hold: Hold, block_bytes: int) -> None:
+        """Asks for leases on its last blocks. Those that readers must verify could yet turn out to be damaged."""
+        count = cast(Copying, self.copying).last_blocks(len(self.keys) // _LAST_SHARE)
+        # Their memory is mapped when it is asked for first: while the load goes on, and not for longer than that.
+        within_s = max(_HOLD_S_MIN, len(self.keys) * block_bytes / _BYTES_PER_S_MAX / 2)
+        self.last = hold(self.keys[len(self.keys) - count :], within_s)
+        if self.last.are_verified:
+            self.needed -= len(self.last)
+        else:
+            self.last.release()
+
+    def outcome(self) -> list[Status]:
+        """A status for each block, in the order of the transfers: OK, or the memory of this block has no meaning. PENDING for
+        blocks whose copies have not ended. Never raises, and never waits."""
+        return _outcome(None if self.is_void else self.copying, len(self.block_ids))
+
+    def release(self) -> None:
+        if self.last is not None:
+            self.last.release()
+
+
+class Store(NamedTuple):
+    """A store that is under way."""
+
+    copying: Copying
+    block_ids: frozenset[int]
+    begun_s: float
+
+
+class Transfers:
+    """Loads and stores of one rank.
+
+    No call raises for what the daemon or its absence does: each block has a status. A load brings all that it is asked for in all
+    pools, or says what it did not bring; `usable_tokens` says what that is worth.
+
+    A load may be promised: the engine takes it for ended while its last blocks are still being copied. From then on it must not fail,
+    as the engine counts on it. The last blocks are leased, and if the daemon goes with their copy under way, `keep` writes them from
+    its memory, which this process has mapped.
+    """
+
+    def __init__(self, regions: list[Region], settings: Settings, guard: Guard, annotates: bool = False) -> None:
+        """
+        Args:
+            regions: the memory of each group or pool, by its number; none: nothing can be loaded or stored.
+            settings: say how long a load and a store may take.
+            guard: tells what is wrong; its counters count the copies.
+            annotates: whether blocks are stored with the annotations of their transfers.
+        """
+        self._regions = regions
+        self._settings = settings
+        self._guard = guard
+        self._annotates = annotates
+
+    def load(self, transfers: Sequence[Transfer], after: Any = None) -> Load:
+        """Begins a load of one request. Where one pool's copy can't begin, none does.
+
+        Args:
+            transfers: one or more for each pool that the request needs.
+            after: as `Region.get` takes it.
+        """
+        keys = [key for one in transfers for key in one.keys]
+        ids = [block for one in transfers for block in one.block_ids]
+        return Load(self._begin_all(transfers, after), keys, ids, time.monotonic(), len(keys))
+
+    def void(self, transfers: Sequence[Transfer], after: Any = None) -> Load:
+        """A load that does not begin, and has failed. Arguments as of `load`."""
+        keys = [key for one in transfers for key in one.keys]
+        return Load(None, keys, [block for one in transfers for block in one.block_ids], time.monotonic(), len(keys))
+
+    def store(self, transfer: Transfer, after: Any = None) -> Store | None:
+        """Begins a store; None: it can't begin, and nothing of it is stored. The memory must not change until its copy is done.
+
+        Args:
+            after: as `Region.put` takes it.
+        """
+        copying = self._begin(transfer, "store", after)
+        return None if copying is None else Store(copying, frozenset(transfer.block_ids), time.monotonic())
+
+    def _begin_all(self, transfers: Sequence[Transfer], after: Any) -> Copies | None:
+        """Loads of one request; None: they could not all begin."""
+        begun: list[Copying] = []
+        for transfer in transfers:
+            copying = self._begin(transfer, "load", after)
+            if copying is None:
+                for one in begun:
+                    self.end(one, cancels=True)
+                return None
+            begun.append(copying)
+        return begun[0] if len(begun) == 1 else _Several(begun)
+
+    def _begin(self, transfer: Transfer, what: str, after: Any) -> Copying | None:
+        if not self._regions:
+            return None
+        region = self._regions[transfer.group]
+        try:
+            if what == "load":
+                return region.get(
+                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s, by_layer=False
+                )
+            return region.put(
+                transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
+                parent=transfer.parent, depth=transfer.depth, annotations=transfer.annotations if self._annotates else None,
+            )  # fmt: skip
+        except Exception as error:
+            # An engine goes on whatever its cache does; what is wrong here is told once.
+            self._guard.tell(f"cannot {what} blocks: {error!r}")
+            return None
+
+    def end(self, copying: Copying, cancels: bool = False) -> None:
+        """Waits until a copy uses the engine's memory no longer. `cancels`: nobody wants it any more."""
+        if cancels:
+            copying.cancel()
+        for _ in range(_END_TRIES):
+            copying.wait(self._settings.put_timeout_s)
+            if copying.done():
+                return
+            copying.cancel()
+        self._guard.tell("a store did not end in time and could not be cancelled; the engine waits until it ends")
+        copying.wait()
+
+    def keep(self, request_id: str, load: Load) -> None:
+        """Keeps a promise: waits for the blocks that the engine counts on, and writes those that did not come.
+
+        Raises:
+            KvtierError: blocks are lost, which takes two faults at a time; the engine must not compute with them.
+        """
+        assert load.copying is not None and load.last is not None
+        load.copying.wait(self._settings.load_timeout_s)
+        if not load.copying.done():
+            load.copying.give_up()
+        statuses = _outcome(load.copying, len(load.block_ids))[load.needed :]
+        if are_ok(statuses):
+            return
+        lost = [index for index, status in enumerate(statuses) if status is not Status.OK]
+        found = [block for index in lost if (block := load.last.read(index)) is not None]
+        if len(found) < len(lost):
+            raise KvtierError(
+                f"request {request_id}: {len(lost) - len(found)} blocks were not loaded ({told(statuses)}), and their bytes in "
+                "the daemon's memory are damaged. The engine has planned this step with them, so it must stop"
+            )
+        self._regions[0].write([load.block_ids[load.needed + index] for index in lost], found)
+        self._guard.observed["written_blocks"] += len(lost)
+        self._guard.tell(f"the daemon did not finish a load; the worker read the last blocks from its memory: {told(statuses)}")
+
+    def count_load(self, load: Load, statuses: Sequence[Status]) -> float:
+        """Counts a load that the engine is told of, with a status for each block.
+
+        Returns:
+            How long it took, in seconds.
+        """
+        taken_s = time.monotonic() - load.begun_s
+        good = statuses.count(Status.OK)
+        observed = self._guard.observed
+        observed["loads"] += 1
+        observed["load_us"] += int(taken_s * 1e6)
+        observed["loaded_blocks"] += good
+        observed["load_failed_blocks"] += len(statuses) - good
+        if good < len(statuses):
+            self._guard.tell(f"blocks could not be loaded, and the engine computes them: {told(statuses)}")
+        return taken_s
+
+    def count_store(self, store: Store) -> list[Status]:
+        """Counts a store that has ended.
+
+        Returns:
+            A status for each block; `STORED` are those of blocks that the daemon has.
+        """
+        statuses = _outcome(store.copying, len(store.block_ids))
+        counts = Counter(statuses)
+        observed = self._guard.observed
+        observed["stores"] += 1
+        observed["store_us"] += int((time.monotonic() - store.begun_s) * 1e6)
+        observed["stored_blocks"] += counts[Status.OK]
+        known = counts[Status.EXISTS] + counts[Status.PENDING]
+        observed["known_blocks"] += known
+        observed["refused_blocks"] += len(statuses) - counts[Status.OK] - known
+        return statuses
+
+    def get(self, transfers: Sequence[Transfer], after: Any = None) -> list[Status]:
+        """Loads, and waits for the end: `Settings.load_timeout_s` at most, even if the daemon hangs. When it returns, nothing is
+        written to the engine's memory any more.
+
+        Returns:
+            A status for each block, in the order of the transfers. Never raises.
+        """
+        load = self.load(transfers, after)
+        if load.copying is not None:
+            _wait(load.copying, self._settings.load_timeout_s)
+        statuses = load.outcome()
+        self.count_load(load, statuses)
+        return statuses
+
+    def put(self, transfer: Transfer, after: Any = None) -> list[Status]:
+        """Stores, and waits for the end: `Settings.put_timeout_s` at most, even if the daemon hangs. When it returns, nothing reads the
+        engine's memory any more.
+
+        Returns:
+            A status for each block; `STORED` are those of blocks that the daemon has. Never raises.
+        """
+        store = self.store(transfer, after)
+        if store is None:
+            return [Status.UNAVAILABLE] * len(transfer.keys)
+        _wait(store.copying, self._settings.put_timeout_s)
+        return self.count_store(store)
+
+
+def usable_tokens(
+    needs: Sequence[Need], transfers: Sequence[Transfer], statuses: Sequence[Status], unit_tokens: int, had_tokens: int = 0
+) -> int:
+    """How many tokens from the first an engine has when a load has ended so: a page counts when the blocks of all pools are there
+    that it needs, and nothing counts behind a hole.
+
+    Args:
+        needs: of each group or pool, by its number.
+        transfers: of the load.
+        statuses: of the load's blocks, in the order of the transfers.
+        unit_tokens: what the engine restores is a multiple of so many tokens.
+        had_tokens: so many it had before.
+    """
+    present = [bytearray(had_tokens // need.block_tokens) for need in needs]
+    at = 0
+    for one in transfers:
+        there = present[one.group]
+        end = one.depth + len(one.keys)
+        there.extend(bytes(max(0, end - len(there))))
+        there[one.depth : end] = bytes(status is Status.OK for status in statuses[at : at + len(one.keys)])
+        at += len(one.keys)
+    return longest(needs, [bytes(one) for one in present], unit_tokens, had_tokens)
+
+
+def by_request(transfers: Iterable[Transfer]) -> dict[str, list[Transfer]]:
+    """The transfers of each request, in their order."""
+    found: dict[str, list[Transfer]] = {}
+    for transfer in transfers:
+        found.setdefault(transfer.request_id, []).append(transfer)
+    return found
+
+
+def are_ok(statuses: Sequence[Status]) -> bool:
+    return statuses.count(Status.OK) == len(statuses)
+
+
+def told(statuses: Iterable[Status]) -> str:
+    """The statuses that are not OK, for a message."""
+    counts = Counter(status for status in statuses if status is not Status.OK)
+    return ", ".join(status.name for status in sorted(counts))
+
+
+def _wait(copying: Copies, timeout_s: float) -> None:
+    """Until nothing of a copy goes on any more, so long at most, or a moment longer where the daemon hangs."""
+    try:
+        copying.wait(timeout_s)
+        if not copying.done():
+            copying.give_up()
+            copying.wait()
+    except Exception:
+        # Whoever takes the outcome is told.
+        return
+
+
+def _outcome(copying: Copies | None, count: int) -> list[Status]:
+    if copying is None:
+        return [Status.UNAVAILABLE] * count
+    try:
+        return copying.wait(0)
+    except Exception as error:
+        _log.warning("kvtier: a copy failed: %r", error)
+        return [Status.INTERNAL] * count
+
+
+def _has_failed(statuses: list[Status]) -> bool:
+    return statuses.count(Status.OK) + statuses.count(Status.PENDING) < len(statuses)
