@@ -10,13 +10,14 @@ from kvtier._operations import Hold
 from kvtier._operations import hold as hold_operation
 from kvtier._operations import lookup_groups
 from kvtier._polled import Call, Polled
-from kvtier._protocol import Status, Tier
+from kvtier._protocol import Status
 from kvtier._types import Lookup
-from kvtier.engine.groups import Group, is_plain, longest
+from kvtier.engine.groups import Group
 from kvtier.engine.guard import Guard
 from kvtier.engine.keys import Keys, Sought
 from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
+from kvtier.engine.units import Units, ending_statuses, sought_blocks
 
 T = TypeVar("T")
 
@@ -104,10 +105,8 @@ class Searches:
         """
         self._polled = polled
         self._groups = list(groups)
-        self._needs = [group.need for group in groups]
-        self._is_plain = is_plain([group.rule for group in groups])
+        self.units = Units(groups, unit_tokens)
         self._settings = settings
-        self._unit_tokens = unit_tokens
         self._keys = keys
         self._guard = guard
         self._speed = speed
@@ -181,7 +180,7 @@ class Searches:
     def found(self, request_id: str) -> int:
         """How many units from the first all ranks have said are there. Nothing is said of several groups."""
         search = self._by_request.get(request_id)
-        if search is None or not self._is_plain or not search.is_answered:
+        if search is None or not self.units.is_plain or not search.is_answered:
             return 0
         return min(one.run for one in self._answers(search)[0])
 
@@ -193,26 +192,19 @@ class Searches:
 
     def limit(self, request: Sought, first: int) -> int:
         """How many units of a request may be looked for when the engine has the first ones; 0: none that is worth it."""
-        tokens = self._unit_tokens
+        tokens = self.units.tokens
         if self._keys.salt(request) is None:
             return 0
-        # The last token is computed in any case, and a state must not have seen it before.
-        most = int(request.num_tokens) - (not self._is_plain)
-        hashes = tokens // self._groups[0].block_tokens * self._groups[0].block_hashes
-        limit = min(len(request.block_hashes) // hashes, most // tokens)
+        limit = self.units.limit(request)
         # The last token is computed in any case: for it alone its block is not worth a load.
         if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
             return 0
         return limit
 
-    def needed(self, first: int, end: int) -> list[range]:
-        """The blocks of each group that a load brings, for an engine that has the first units and is to have those before the end."""
-        return [need.blocks(end * self._unit_tokens, first * self._unit_tokens) for need in self._needs]
-
     # ---- how a search goes on ----
 
     def _search(self, request: Sought, limit: int, now_s: float) -> Search:
-        tokens = limit * self._unit_tokens
+        tokens = limit * self.units.tokens
         keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in self._groups]
         search = Search(keys, now_s)
         self._by_request[request.request_id] = search
@@ -269,11 +261,11 @@ class Searches:
             return 0
         answered = [
             (call.outcome.run, len(blocks))
-            for calls, blocks in zip(search.holds, self.needed(search.first, search.found), strict=True)
+            for calls, blocks in zip(search.holds, self.units.needed(search.first, search.found), strict=True)
             for call in calls
             if call.done
         ]
-        if self._is_plain:
+        if self.units.is_plain:
             return min([search.found - search.first, *(run for run, _ in answered)])
         return search.found - search.first if all(run == wanted for run, wanted in answered) else 0
 
@@ -283,7 +275,7 @@ class Searches:
             return False
         by_group = self._answers(search)
         answers = [one for some in by_group for one in some]
-        run = self._units(by_group, first)
+        run = self.units.found(by_group, first)
         if self._ask_again(search, answers, run, now_s):
             return False
         search.found_of = first
@@ -295,34 +287,18 @@ class Searches:
         search.found = run
         return True
 
-    def _units(self, answers: Sequence[Sequence[Lookup]], first: int) -> int:
-        """How many units from the first can be restored, by these answers."""
-        if self._is_plain:
-            return min(one.run for one in answers[0])
-        found = self._longest([_in_all([one.present for one in of_ranks]) for of_ranks in answers], first)
-        return found if found > first else 0
-
     def _is_found_of(self, search: Search, first: int) -> bool:
         """Whether what was found is right for an engine that has the first units."""
-        return self._is_plain or search.found_of == first
-
-    def _longest(self, present: Sequence[bytes], first: int) -> int:
-        """How many units can be restored at most with these blocks of each group; `first`, if none behind the first."""
-        return longest(self._needs, present, self._unit_tokens, first * self._unit_tokens) // self._unit_tokens
+        return self.units.is_plain or search.found_of == first
 
     def _is_sooner_computed(self, run: int, load_s: float) -> bool:
-        if load_s > min(self._settings.load_s_max, self._settings.load_timeout_s):
-            # A load that is estimated to take longer than its timeout would fail.
+        if not self._settings.may_load_in(load_s):
             return True
-        return self._settings.load_if_faster and load_s > self._speed.seconds(run * self._unit_tokens)
+        return self._settings.load_if_faster and load_s > self._speed.seconds(run * self.units.tokens)
 
     def _ask_again(self, search: Search, answers: list[Lookup], run: int, now_s: float) -> bool:
         """Whether more may be found than these answers say: then it was asked for again."""
-        # Only ranks that have no longer run keep the others waiting.
-        blocks = min(one.run for one in answers)
-        shortest = [one for one in answers if one.run == blocks]
-        ends = [end for one in shortest if (end := one.at(blocks)) is not None]
-        statuses = [status for status, _ in ends]
+        statuses = ending_statuses(answers)
         is_old = now_s - search.begun_s > _ANSWER_FRESH_S
         if run == 0 and is_old and not search.is_asked_again and Status.DEADLINE not in statuses:
             # The answer is as old as the request: it waited for the engine.
@@ -331,9 +307,7 @@ class Searches:
             return True
         # The daemon was started again, maybe.
         lost = run == 0 and Status.UNAVAILABLE in statuses and self._polled.may_connect()
-        # It asks the object store, and will know.
-        is_sought = bool(ends) and all(end == (Status.PENDING, Tier.OBJECT) for end in ends)
-        sought = min(one.sought_from(blocks) for one in shortest) if is_sought else 0
+        sought = sought_blocks(answers)
         if (lost or (sought and self._is_worth_waiting(search, sought, now_s))) and self._may_wait(search, now_s):
             self._look_up(search)
             return True
@@ -363,7 +337,7 @@ class Searches:
                 )
                 for namespace in (group.namespaces if blocks else ())
             ]
-            for group, keys, blocks in zip(self._groups, search.keys, self.needed(first, search.found), strict=True)
+            for group, keys, blocks in zip(self._groups, search.keys, self.units.needed(first, search.found), strict=True)
         ]
 
     def _will_be_held(self, search: Search, now_s: float) -> bool:
@@ -375,30 +349,21 @@ class Searches:
             and now_s - search.found_s < _IN_MEMORY_S
             and all(
                 one.are_in_memory(blocks)
-                for of_ranks, blocks in zip(self._answers(search), self.needed(search.first, search.found), strict=True)
+                for of_ranks, blocks in zip(self._answers(search), self.units.needed(search.first, search.found), strict=True)
                 for one in of_ranks
             )
         )
 
     def _take_holds(self, search: Search) -> None:
         held = [call.outcome for call in _all(search.holds)]
-        search.run = self._held_units(search)
+        assert search.found is not None
+        runs = [[call.outcome.run for call in calls] for calls in search.holds]
+        search.run = self.units.held(runs, search.first, search.found)
         search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
         if search.run == 0:
             self._guard.judge([one.refusal for one in held])
             search.found = 0
             self._let_go(search)
-
-    def _held_units(self, search: Search) -> int:
-        """How many units behind the first can be loaded with what is held: all ranks' parts of a block, or none of it."""
-        assert search.found is not None
-        if self._is_plain:
-            return min(call.outcome.run for call in search.holds[0])
-        held = [
-            bytes(blocks.start) + bytes([1]) * min((call.outcome.run for call in calls), default=0)
-            for calls, blocks in zip(search.holds, self.needed(search.first, search.found), strict=True)
-        ]
-        return self._longest(held, search.first) - search.first
 
     # ---- how long is waited ----
 
@@ -434,11 +399,3 @@ def _all(of_groups: Sequence[Sequence[Call[T]]]) -> Iterable[Call[T]]:
 
 def _are_done(of_groups: Sequence[Sequence[Call[Any]]]) -> bool:
     return all(call.done for call in _all(of_groups))
-
-
-def _in_all(of_ranks: Sequence[bytes]) -> bytes:
-    """For each block a byte: 1 if all ranks have it."""
-    if len(of_ranks) == 1:
-        return of_ranks[0]
-    shortest = min(map(len, of_ranks))
-    return bytes(map(min, *(some[:shortest] for some in of_ranks)))

@@ -69,6 +69,11 @@ class Settings:
                 raise InvalidArgument(f"{PREFIX}{name} is {getattr(made, name)!r}; expected {' or '.join(map(repr, choices))}")
         return made
 
+    def may_load_in(self, load_s: float) -> bool:
+        """Whether blocks are loaded that the daemon estimates to bring to host memory in so many seconds. A load that is estimated to
+        take longer than its timeout would fail."""
+        return load_s <= min(self.load_s_max, self.load_timeout_s)
+
 
 _CHOICES = {"store": ("all", "prompt", "none"), "load_failure": ("recompute", "fail"), "mismatch": ("fail", "serve")}
 

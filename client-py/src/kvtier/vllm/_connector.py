@@ -18,21 +18,22 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     SupportsHMA,
 )
 
-from kvtier import torch as kvtier_torch
 from kvtier._connection import namespace_properties
 from kvtier._errors import KvtierError, NamespaceMismatch, Unavailable
 from kvtier._polled import Polled
 from kvtier._types import Leases
-from kvtier.client import Client, Namespace
+from kvtier.client import Client
 from kvtier.engine.groups import ALL, LAST, Group, is_plain, leading
-from kvtier.torch import Region, SharedEvent
+from kvtier.engine.identity import Named, refuse
+from kvtier.engine.pools import Pools
+from kvtier.engine.tensors import Tensors, cross_layer_tensors, tensors_of
+from kvtier.torch import SharedEvent
 from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._shards import Joint
 from kvtier.vllm._steps import Plan, Shard
-from kvtier.engine.tensors import Tensors, cross_layer_tensors, tensors_of
 from kvtier.vllm._weights import Memory
 from kvtier.vllm._worker import Worker
 
@@ -99,7 +100,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._client: Client | None = None
         self._mine: list[Shard] = []
         self._is_joint = False
-        self._first: Namespace | None = None
+        self._pools: Pools | None = None
         self._place = (0, 0)
         self._off = _engine.unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
@@ -140,23 +141,21 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._register(lambda: [cross_layer_tensors(kv_cache, blocks, letters)])
 
     def _register(self, make: Callable[[], list[Tensors]]) -> None:
-        regions: list[Region] = []
         memory = Memory.of_caller()
         self._place = _engine.rank()
         if not self._off:
             try:
-                self._open(make(), memory, regions)
+                self._open(make(), memory)
             except NamespaceMismatch as error:
-                text = _namespace.mismatch_text(str(error))
-                if self._settings.mismatch == "fail":
-                    raise RuntimeError(text) from None
-                _log.error("%s", text)
+                refuse(error, self._settings.mismatch, _namespace.TEXTS, _log)
             except KvtierError as error:
                 _log.warning(_NOT_USED, error)
-        if not self._mine or len(regions) < len(self._mine):
-            for region in regions:
-                region.close()
-            regions, self._mine = [], []
+        if self._pools is not None and len(self._pools) < len(self._mine):
+            self._pools.close()
+            self._pools = None
+        if self._pools is None:
+            self._mine = []
+        regions = [] if self._pools is None else self._pools.regions
         event = _device_event if regions and _engine.on_gpu() else _no_event
         # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
         annotates = self._is_joint or self._place == (0, 0)
@@ -168,8 +167,8 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._hold if regions and promises else None, memory.digest, has_one_group,
         )  # fmt: skip
 
-    def _open(self, of_groups: Sequence[Tensors], memory: Memory, regions: list[Region]) -> None:
-        """Registers the tensors of each group, and adds their regions to `regions`."""
+    def _open(self, of_groups: Sequence[Tensors], memory: Memory) -> None:
+        """Registers the tensors of each group."""
         loaded = memory.digest()
         parts = [self._part_of(tensors, loaded) for tensors in of_groups]
         self._is_joint = parts[leading(_groups.rules_of(self._kv_cache_config))] is not None
@@ -180,19 +179,17 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         client = self._client = Client(
             self._settings.socket or None, name=f"vllm {self._mine[0].name}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
         )
-        for shard, tensors, part in zip(self._mine, of_groups, parts, strict=True):
-            namespace = client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
-            self._first = self._first or namespace
-            regions.append(
-                kvtier_torch.register(
-                    namespace, tensors.tensors, block_axes=tensors.block_axes, name=shard.name, shard=None if part is None else part.shard
-                )
-            )
+        self._pools = Pools(client)
+        groups = self._kv_cache_config.kv_cache_groups
+        for shard, tensors, part, group in zip(self._mine, of_groups, parts, groups, strict=True):
+            self._pools.add(
+                Named(shard.name, shard.properties), tensors.tensors, block_tokens=int(group.kv_cache_spec.block_size),
+                block_bytes=shard.block_bytes, block_axes=tensors.block_axes, shard=None if part is None else part.shard,
+            )  # fmt: skip
 
     def _hold(self, keys: Sequence[bytes], timeout_s: float) -> Leases:
-        assert self._first is not None
-        within_s = min(timeout_s, _HOLD_TIMEOUT_S)
-        return self._first.acquire(keys, no_wait=True, lease_s=self._settings.load_timeout_s, timeout=within_s)
+        assert self._pools is not None
+        return self._pools.hold(keys, min(timeout_s, _HOLD_TIMEOUT_S), self._settings.load_timeout_s)
 
     def _part_of(self, tensors: Tensors, loaded: str) -> Joint | None:
         """This rank's part of the blocks of a group; None: its ranks have blocks of their own."""
@@ -201,7 +198,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         )
 
     def _make_shard(self, number: int, tensors: Tensors, part: Joint | None, loaded: str) -> Shard:
-        group = _namespace.GroupText.of(self._kv_cache_config.kv_cache_groups, number)
+        group = _namespace.pool_of(self._kv_cache_config.kv_cache_groups, number)
         engine = str(self._kv_transfer_config.engine_id)
         if part is not None:
             dtype = str(tensors.tensors[0].dtype).removeprefix("torch.")

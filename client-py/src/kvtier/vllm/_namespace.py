@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kvtier.engine.identity import ONE_POOL, Identity, Place, PoolText, Texts
 from kvtier.vllm import _weights
 from kvtier.vllm._groups import rule_of
 from kvtier.vllm._settings import Settings
@@ -14,9 +15,7 @@ from kvtier.vllm._steps import Shard
 
 _CRYPTOGRAPHIC = ("sha256", "sha256_cbor")
 _IGNORED_OF_MODEL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "_commit_hash")
-_NAME_DIGITS = 12
-_IN_KEYS = {"lora": "by content", "salt": "in keys"}
-"""the keys of blocks tell adapters apart by their files, and tenants by their salts"""
+TEXTS = Texts("kvtier.namespace in kv_connector_extra_config", "PYTHONHASHSEED")
 
 
 def shard_of(
@@ -29,7 +28,7 @@ def shard_of(
     fixed_seed: bool,
     loaded: str,
     alone: str,
-    group: "GroupText",
+    group: PoolText,
 ) -> Shard:
     """The namespace of one rank.
 
@@ -48,30 +47,16 @@ def shard_of(
     replicated = bool(getattr(model, "use_mla", False))
     pipeline_rank, tensor_rank = rank
     pipeline, tensor = int(parallel.pipeline_parallel_size), int(parallel.tensor_parallel_size)
-    described = properties_of(config, settings.weights, loaded, alone, fixed_seed)
+    identity, advice = identity_of(config, settings, loaded, alone, unseeded, fixed_seed)
     # Ranks that hold the same bytes share one namespace, which the first of them writes.
     parts = 1 if replicated else tensor
     part = 0 if replicated else tensor_rank
-    rank_text = f"/pp{pipeline_rank}tp{part}" if pipeline * parts > 1 else ""
-    properties = {
-        **described.properties,
-        **_IN_KEYS,
-        **group.properties,
-        "layout": layout,
-        "pipeline": f"{pipeline_rank} of {pipeline}",
-        "tensor": f"{part} of {parts}",
-    }
-    return Shard(
-        _name(config, settings, described, unseeded, fixed_seed, group.ending + rank_text),
-        block_bytes,
-        {key: _one_line(value) for key, value in properties.items()},
-        part == tensor_rank,
-        advice=described.advice if rank == (0, 0) else "",
-    )
+    named = identity.of_rank(layout, Place(pipeline_rank, pipeline, part, parts), group)
+    return Shard(named.name, block_bytes, named.properties, part == tensor_rank, advice=advice if rank == (0, 0) else "")
 
 
 def joint(
-    config: Any, settings: Settings, layout: str, part: Joint, unseeded: str, fixed_seed: bool, is_first: bool, group: "GroupText"
+    config: Any, settings: Settings, layout: str, part: Joint, unseeded: str, fixed_seed: bool, is_first: bool, group: PoolText
 ) -> Shard:
     """The namespace of the whole model's blocks, which all ranks put together.
 
@@ -84,48 +69,17 @@ def joint(
         is_first: whether this rank tells who runs the engine about its weights.
         group: which of the model's groups the blocks are of.
     """
-    described = properties_of(config, settings.weights, part.loaded, part.alone, fixed_seed)
-    properties = {**described.properties, **_IN_KEYS, **group.properties, "layout": layout, "form": part.form.text}
-    return Shard(
-        _name(config, settings, described, unseeded, fixed_seed, group.ending),
-        part.form.block_bytes,
-        {key: _one_line(value) for key, value in properties.items()},
-        True,
-        advice=described.advice if is_first else "",
-    )
+    identity, advice = identity_of(config, settings, part.loaded, part.alone, unseeded, fixed_seed)
+    named = identity.of_model(layout, part.form.text, group)
+    return Shard(named.name, part.form.block_bytes, named.properties, True, advice=advice if is_first else "")
 
 
-def _name(config: Any, settings: Settings, described: "Described", unseeded: str, fixed_seed: bool, rank_text: str) -> str:
-    """The name of a namespace: what an operator calls it, then what tells engines apart that must not share blocks."""
-    name = settings.namespace or f"vllm/{config.model_config.model}"
-    if hash_seed(str(config.cache_config.prefix_caching_hash_algo), fixed_seed) is None:
-        name += f"/unseeded-{unseeded}"
-    return f"{_one_line(name + rank_text)}/{described.suffix}"
-
-
-class GroupText(NamedTuple):
-    """What tells the blocks of one group from those of the model's other groups."""
-
-    ending: str
-    """of the namespace's name; empty for a model with one group"""
-    properties: dict[str, str]
-
-    @classmethod
-    def of(cls, groups: Sequence[Any], number: int) -> "GroupText":
-        """`groups`: vLLM's, of which this is one."""
-        if len(groups) == 1:
-            return cls("", {})
-        spec, layers = groups[number].kv_cache_spec, " ".join(groups[number].layer_names)
-        rule = rule_of(spec)
-        return cls(
-            f"/group-{number}",
-            {
-                "block_tokens": str(spec.block_size),
-                "group": f"{number} of {len(groups)}",
-                "layers": hashlib.sha256(layers.encode()).hexdigest()[:_NAME_DIGITS],
-                "rule": "none" if rule is None else rule.text,
-            },
-        )
+def pool_of(groups: Sequence[Any], number: int) -> PoolText:
+    """What tells the blocks of a group from those of the model's other groups. `groups`: vLLM's, of which this is one."""
+    spec = groups[number].kv_cache_spec
+    if len(groups) == 1:
+        return ONE_POOL
+    return PoolText.of(number, len(groups), int(spec.block_size), groups[number].layer_names, rule_of(spec))
 
 
 class Described(NamedTuple):
@@ -139,19 +93,28 @@ class Described(NamedTuple):
 
 
 def properties_of(config: Any, named: str, loaded: str, alone: str, fixed_seed: bool) -> Described:
-    """Of an engine's configuration and weights.
+    """Of an engine's configuration and weights. Arguments as of `identity_of`; `named` is what the operator calls the weights."""
+    identity, advice = identity_of(config, Settings(weights=named), loaded, alone, "", fixed_seed)
+    properties = identity.properties
+    # Whoever has keys of its own says how they tell adapters and tenants apart.
+    del properties["lora"], properties["salt"]
+    return Described(properties, identity.suffix, advice)
+
+
+def identity_of(config: Any, settings: Settings, loaded: str, alone: str, unseeded: str, fixed_seed: bool) -> tuple[Identity, str]:
+    """An engine's identity, and what to tell who runs it; empty: nothing.
 
     Args:
         config: vLLM's ``VllmConfig``.
-        named: what the operator calls the weights; empty: nothing.
+        settings: say what the operator calls the namespace and the weights.
         loaded: the digest of the weights in memory; empty: unknown.
         alone: what tells an engine from all others whose weights nobody knows.
+        unseeded: what tells an engine from all others whose hashes nobody else can make.
         fixed_seed: whether this vLLM has a seed of its own where none is given.
     """
     model, cache = config.model_config, config.cache_config
     algorithm = str(cache.prefix_caching_hash_algo)
-    seed = hash_seed(algorithm, fixed_seed)
-    weights = _weights.identity(config, named, loaded)
+    weights = _weights.identity(config, settings.weights, loaded)
     text, advice = weights.text, weights.advice
     if getattr(cache, "calculate_kv_scales", False):
         # What the first batch is makes the scales.
@@ -160,29 +123,22 @@ def properties_of(config: Any, named: str, loaded: str, alone: str, fixed_seed: 
             "calculate_kv_scales is set, so the first batch decides how this engine scales its blocks. Other engines cannot use them, "
             "and neither can this engine after a restart. Use a checkpoint that contains the scales."
         )
-    if not text:
-        text = f"unknown, of this engine alone: {alone}"
-    processor = _weights.processor(config)
-    return Described(
-        {
-            "engine": "vllm",
-            "model_config": _fingerprint(model),
-            "weights": text,
-            "processor": processor,
-            "quantization": str(getattr(model, "quantization", None) or "none"),
-            "dtype": str(model.dtype).removeprefix("torch.") if str(cache.cache_dtype) == "auto" else str(cache.cache_dtype),
-            "block_tokens": str(cache.block_size),
-            "hash": algorithm,
-            "hash_seed": "none, of this engine alone" if seed is None else seed,
-        },
-        suffix_of(f"{text} {processor}"),
-        advice,
+    identity = Identity(
+        engine="vllm",
+        model=str(model.model),
+        model_config=_fingerprint(model),
+        weights=text,
+        dtype=str(model.dtype).removeprefix("torch.") if str(cache.cache_dtype) == "auto" else str(cache.cache_dtype),
+        page_tokens=int(cache.block_size),
+        hash=algorithm,
+        hash_seed=hash_seed(algorithm, fixed_seed),
+        alone=alone,
+        unseeded=unseeded,
+        namespace=settings.namespace,
+        processor=_weights.processor(config),
+        more={"quantization": str(getattr(model, "quantization", None) or "none")},
     )
-
-
-def suffix_of(weights: str) -> str:
-    """What ends the names of namespaces of these weights."""
-    return f"weights-{hashlib.sha256(weights.encode()).hexdigest()[:_NAME_DIGITS]}"
+    return identity, advice
 
 
 def hash_seed(algorithm: str, fixed_seed: bool) -> str | None:
@@ -201,17 +157,6 @@ def seed_warning(algorithm: str) -> str:
     )
 
 
-def mismatch_text(reason: str) -> str:
-    """A refusal in the words of who configures an engine."""
-    hint = ""
-    if "hash_seed" in reason:
-        hint = " The engines have different values of PYTHONHASHSEED, so they can never find each other's blocks."
-    return (
-        f"kvtier does not mix blocks of engines with different configurations: {reason}.{hint} Give the engines the same "
-        "configuration, or set another kvtier.namespace in kv_connector_extra_config."
-    )
-
-
 def _fingerprint(model: Any) -> str:
     """Of the model's own configuration: the shapes, and what positions and activations are made of."""
     described = model.hf_config.to_dict() if hasattr(model.hf_config, "to_dict") else dict(vars(model.hf_config))
@@ -223,7 +168,3 @@ def _kept(described: Any) -> Any:
     if isinstance(described, dict):
         return {key: _kept(value) for key, value in described.items() if key not in _IGNORED_OF_MODEL}
     return [_kept(one) for one in described] if isinstance(described, (list, tuple)) else described
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()) or "none"

@@ -19,7 +19,7 @@ from kvtier.engine.search import Searches
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.transfers import Transfer
 from kvtier.vllm._keys import Keys
-from kvtier.vllm._namespace import mismatch_text
+from kvtier.vllm._namespace import TEXTS
 from kvtier.vllm._resets import Resets
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan
@@ -90,7 +90,7 @@ class Scheduler:
         """whether the engine's own cache may hold blocks of earlier weights"""
         self._speed = PrefillSpeed()
         self._steps = 0
-        self._guard = Guard(_log, mismatch_text("the daemon has this namespace with other properties"))
+        self._guard = Guard(_log, TEXTS.mismatch("the daemon has this namespace with other properties"))
         self.observed = self._guard.observed
         self._keys = Keys(self._epochs)
         self._searches = Searches(polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests)
@@ -158,7 +158,7 @@ class Scheduler:
         tracked.loaded_tokens = min((first + count) * tokens, int(request.num_tokens) - 1)
         leading_ids: list[int] = []
         blocks_loaded = 0
-        for number, (keys, blocks) in enumerate(zip(search.keys, self._searches.needed(first, first + count), strict=True)):
+        for number, (keys, blocks) in enumerate(zip(search.keys, self._searches.units.needed(first, first + count), strict=True)):
             if blocks:
                 ids = list(block_ids[number][blocks.start : blocks.stop])
                 self._loads.append(Transfer(request_id, list(keys[blocks.start : blocks.stop]), ids, blocks.start, group=number))

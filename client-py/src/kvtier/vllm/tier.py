@@ -33,12 +33,13 @@ from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
 from kvtier.client import Client, Namespace
+from kvtier.engine.epochs import salted
+from kvtier.engine.identity import suffix_of
 from kvtier.engine.savings import Savings
 from kvtier.torch._cpu import CpuCopying, CpuRegion
 from kvtier.torch._layout import Plane
 from kvtier.vllm import _callers, _weights
-from kvtier.engine.epochs import salted
-from kvtier.vllm._namespace import Described, hash_seed, mismatch_text, properties_of, seed_warning, suffix_of
+from kvtier.vllm._namespace import TEXTS, Described, hash_seed, properties_of, seed_warning
 
 _log = logging.getLogger("vllm.kvtier")
 
@@ -104,7 +105,7 @@ class KvtierTier(SecondaryTierManager):
         try:
             registered: Namespace = self._client.namespace(name, block_bytes=chunk_bytes, **properties)
         except NamespaceMismatch as error:
-            raise RuntimeError(mismatch_text(str(error))) from None
+            raise RuntimeError(TEXTS.mismatch(str(error))) from None
         self._described = namespace_properties(name, chunk_bytes, dict(properties))
         # One plane: a chunk's bytes lie in one piece.
         plane = Plane(int(chunks.ctypes.data), int(chunks.shape[0]), chunk_bytes, 0, chunk_bytes, ())
