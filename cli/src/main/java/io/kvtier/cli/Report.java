@@ -85,6 +85,11 @@ record Report(JsonObject json) {
     return json.get("object") instanceof JsonObject object ? object : null;
   }
 
+  /** The NUMA nodes of the memory; null where they do not matter. */
+  @Nullable JsonObject numa() {
+    return json.get("numa") instanceof JsonObject numa ? numa : null;
+  }
+
   List<Namespace> namespaces() {
     return objects(json, "namespaces").stream().map(Namespace::new).toList();
   }
@@ -167,7 +172,7 @@ record Report(JsonObject json) {
     return balance;
   }
 
-  private static List<JsonObject> objects(JsonObject json, String field) {
+  static List<JsonObject> objects(JsonObject json, String field) {
     List<JsonObject> objects = new ArrayList<>();
     if (json.get(field) instanceof JsonArray array) {
       for (JsonValue value : array) {

@@ -4,7 +4,10 @@ import com.eclipsesource.json.JsonArray;
 import com.eclipsesource.json.JsonObject;
 import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.CacheClient;
+import io.kvtier.protocol.Printable;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
 import picocli.CommandLine.Command;
 
 /** Shows the tiers, their size classes, and the namespaces whose blocks are in them. */
@@ -15,7 +18,9 @@ import picocli.CommandLine.Command;
       "IN FLIGHT: slots that a client has reserved, or that are being filled or emptied.",
       "Slabs (memory) and files (SSD) are divided into slots; all slots of a slab or file have one"
           + " size. REGIONS: the number of slabs or files with this slot size. Neither REGIONS nor"
-          + " FREE SLOTS counts slabs and files that are not divided yet."
+          + " FREE SLOTS counts slabs and files that are not divided yet.",
+      "On a machine with several NUMA nodes: the memory of the slabs that is meant to be on each"
+          + " node (SLABS), and what is there (IN MEMORY)."
     })
 final class TiersCommand extends DaemonCommand {
   @Override
@@ -29,6 +34,9 @@ final class TiersCommand extends DaemonCommand {
       }
       if (report.object() != null) {
         answer.add("object", report.object());
+      }
+      if (report.numa() != null) {
+        answer.add("numa", report.numa());
       }
       line(answer.toString());
       return 0;
@@ -76,12 +84,50 @@ final class TiersCommand extends DaemonCommand {
       line("");
       classes.lines().forEach(this::line);
     }
+    if (report.numa() != null) {
+      line("");
+      numaLines(report.numa()).forEach(this::line);
+    }
     Table namespaces = NamespacesCommand.table(report);
     if (!namespaces.isEmpty()) {
       line("");
       namespaces.lines().forEach(this::line);
     }
     return 0;
+  }
+
+  /** Where the memory is, by NUMA nodes. */
+  static List<String> numaLines(JsonObject numa) {
+    Table nodes = new Table("NUMA NODE", ">SLABS", ">IN MEMORY", ">PROCESSORS", "GPUS");
+    for (JsonObject node : Report.objects(numa, "nodes")) {
+      String gpus =
+          node.get("gpus") instanceof JsonArray all
+              ? all.values().stream().map(JsonValue::asString).collect(Collectors.joining(", "))
+              : "";
+      nodes.row(
+          String.valueOf(node.getLong("node", -1)),
+          Units.bytes(node.getLong("slab_bytes", 0)),
+          bytes(node.getLong("taken_bytes", -1)),
+          Units.count(node.getLong("processors", 0)),
+          gpus.isEmpty() ? "-" : gpus);
+    }
+    long elsewhere = numa.getLong("elsewhere_bytes", 0);
+    if (elsewhere > 0) {
+      nodes.row("others", "-", bytes(elsewhere), "-", "-");
+    }
+    List<String> lines = new ArrayList<>(nodes.lines());
+    String trouble = numa.getString("trouble", "");
+    if (!trouble.isEmpty()) {
+      lines.add(
+          "Slabs are not bound to NUMA nodes: "
+              + Printable.of(trouble)
+              + ". 'kvtier doctor' names the cure.");
+    }
+    return lines;
+  }
+
+  private static String bytes(long bytes) {
+    return bytes < 0 ? "?" : Units.bytes(bytes);
   }
 
   /**

@@ -44,9 +44,9 @@ import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.host.HugePages;
 import io.kvtier.tiers.host.PageTaker;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.ssd.SsdEngine;
-import io.kvtier.tiers.transfer.Checksums;
-import io.kvtier.tiers.transfer.ThreadedPipeline;
+import io.kvtier.tiers.transfer.Pipeline;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -141,6 +141,10 @@ public final class Daemon implements AutoCloseable {
     // Checks that need no memory come before memory is taken.
     SsdTier.requireFree(ssd);
     ObjectTier.requireFree(config.tiers().object());
+    NumaHomes homes =
+        host.memory().usesNuma()
+            ? NumaHomes.ofThisMachine(host.memory().slabs(), host.memory().slabBytes())
+            : NumaHomes.none();
     HostTier hostTier =
         keep(
             new HostTier(
@@ -149,7 +153,8 @@ public final class Daemon implements AutoCloseable {
                 config.socket().path(),
                 limits.blocksMax(),
                 limits.operations().holdsMax(),
-                limits.annotationBytes()));
+                limits.annotationBytes(),
+                homes));
     memory = hostTier;
     SlabStore slabs = hostTier.slabs();
     Descriptor daemonMemory =
@@ -173,16 +178,7 @@ public final class Daemon implements AutoCloseable {
     hostTier.watchKeeper(counters::countKeeperRestart, counters::setKept);
     Latencies latencies = new Latencies();
     KvtierdConfig.CopyConfig copy = config.copies().checksums();
-    ThreadedPipeline copies =
-        keep(
-            new ThreadedPipeline(
-                "kvtier-copy",
-                copy.threads(),
-                copy.queueDepth(),
-                Checksums::run,
-                null,
-                doorbell,
-                Daemon::stopBroken));
+    Pipeline copies = keep(ChecksumThreads.start(copy, homes, doorbell, Daemon::stopBroken));
     SsdTier ssdTier =
         keep(
             new SsdTier(
@@ -200,8 +196,7 @@ public final class Daemon implements AutoCloseable {
                 new GpuTier.Parts(
                     config.copies().gpu().enabled() ? probe : Daemon::withoutGpus,
                     config.copies().gpu().copies(),
-                    slabs::mapping,
-                    slabs.slabs(),
+                    new GpuTier.Memory(slabs::mapping, slabs.slabs(), homes),
                     IndexAgent.DEVICE_TRANSFERS,
                     doorbell,
                     Daemon::stopBroken)));
@@ -255,6 +250,7 @@ public final class Daemon implements AutoCloseable {
         ssd.space().bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
     index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
+    index.showNuma(() -> slabs.homes().report(slabs.slabBytes()));
     index.extend("threads", ThreadDump::run);
     index.extend("plugins", words -> PluginReport.run(config.tiers().plugins().plugins(), words));
     if (reloaders != null) {
@@ -283,7 +279,8 @@ public final class Daemon implements AutoCloseable {
                   eventsConfig, eventRing, limits.blocksMax(), doorbell, Daemon::stopBroken));
     }
     parts.push(() -> kept.note(hostTier, counters));
-    IndexRunner indexRunner = keep(new IndexRunner(index, region, epoll, bell));
+    IndexRunner indexRunner =
+        keep(new IndexRunner(index, region, epoll, bell, () -> homes.enter(homes.main())));
     runner = indexRunner;
     keep(conductor);
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);

@@ -11,13 +11,16 @@ import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.LockFile;
 import io.kvtier.tiers.host.KeptMemory;
+import io.kvtier.tiers.host.SlabHomes;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.host.SlabWriters;
 import io.kvtier.tiers.ledger.ChronicleLedger;
 import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.ledger.MappedLedger;
 import io.kvtier.tiers.ledger.NoLedger;
+import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.slots.Claim;
+import io.kvtier.tiers.slots.RegionLanes;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
@@ -73,6 +76,7 @@ final class HostTier implements AutoCloseable {
    * @param regions the tenant of each slab; memory with another division is not taken over
    * @param holdsMax the most slots that clients can be writing
    * @param annotationBytes the most memory for annotations that are kept with the ledger
+   * @param numa the NUMA nodes that the memory comes from
    * @throws IOException in words what can't be had
    */
   HostTier(
@@ -81,11 +85,9 @@ final class HostTier implements AutoCloseable {
       Path socket,
       int blocksMax,
       int holdsMax,
-      long annotationBytes)
+      long annotationBytes,
+      NumaHomes numa)
       throws IOException {
-    slots =
-        new SlotAllocator(
-            regions.toArray(), regions.tenants(), config.memory().slabBytes(), SLOT_ALIGNMENT, 1);
     try {
       if (config.keeping().keepNs() == 0) {
         if (Files.exists(directoryOf(config, socket), LinkOption.NOFOLLOW_LINKS)) {
@@ -94,7 +96,10 @@ final class HostTier implements AutoCloseable {
           keep(lock(directory));
           new KeptMemory(directory, 0).letGo();
         }
-        slabs = keep(new SlabStore(config.memory().slabs(), config.memory().slabBytes()));
+        slabs =
+            keep(
+                new SlabStore(config.memory().slabs(), config.memory().slabBytes(), 0, null, numa));
+        slots = slotsOf(slabs, regions);
         lateWriters = WriterParts.ofNewMemory(holdsMax, slots.slotsMax());
         ledger = new NoLedger();
       } else {
@@ -122,7 +127,8 @@ final class HostTier implements AutoCloseable {
         slabs =
             keep(
                 new SlabStore(
-                    config.memory().slabs(), config.memory().slabBytes(), besideBytes, kept));
+                    config.memory().slabs(), config.memory().slabBytes(), besideBytes, kept, numa));
+        slots = slotsOf(slabs, regions);
         lateWriters = noteWriters(directory, kept.keeperProcess(), earlier, holdsMax);
         ledger =
             keep(
@@ -138,6 +144,19 @@ final class HostTier implements AutoCloseable {
       close();
       throw e;
     }
+  }
+
+  /** The slots of all slabs, in a lane for each NUMA node. */
+  private static SlotAllocator slotsOf(SlabStore slabs, Tenants.Regions regions) {
+    SlabHomes homes = slabs.homes();
+    return new SlotAllocator(
+        regions.toArray(),
+        regions.tenants(),
+        slabs.slabBytes(),
+        SLOT_ALIGNMENT,
+        homes.count() == 1
+            ? RegionLanes.inTurn(slabs.slabs(), 1)
+            : new RegionLanes(homes.homeOfSlab(), homes.count()));
   }
 
   /**

@@ -38,11 +38,19 @@ final class IndexRunner implements AutoCloseable {
   private final MemorySegment daemonRegion;
   private final Epoll epoll;
   private final EventFd bell;
+  private final Runnable atStart;
   private final Thread thread;
   private final AtomicLong passes = new AtomicLong();
   private volatile boolean running = true;
 
-  IndexRunner(IndexAgent agent, MemorySegment daemonRegion, Epoll epoll, EventFd bell) {
+  /**
+   * A thread that is not started yet.
+   *
+   * @param atStart what the thread does first
+   */
+  IndexRunner(
+      IndexAgent agent, MemorySegment daemonRegion, Epoll epoll, EventFd bell, Runnable atStart) {
+    this.atStart = atStart;
     this.agent = agent;
     this.daemonRegion = daemonRegion;
     this.epoll = epoll;
@@ -61,6 +69,7 @@ final class IndexRunner implements AutoCloseable {
 
   private void run() {
     try {
+      atStart.run();
       SpinJudge judge = new SpinJudge();
       boolean isJudged = false;
       long idleSince = 0;

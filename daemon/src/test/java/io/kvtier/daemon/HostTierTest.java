@@ -11,6 +11,12 @@ import io.kvtier.daemon.config.KvtierdConfig.HostLedger;
 import io.kvtier.daemon.config.KvtierdConfig.HostMemory;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.protocol.linux.ProcessId;
+import io.kvtier.tiers.numa.NumaCalls;
+import io.kvtier.tiers.numa.NumaFiles;
+import io.kvtier.tiers.numa.NumaHomes;
+import io.kvtier.tiers.numa.NumaNode;
+import io.kvtier.tiers.numa.NumaPlan;
+import io.kvtier.tiers.numa.NumaTopology;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
 import io.kvtier.tiers.slots.SlotAllocator;
@@ -18,7 +24,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.BitSet;
 import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -33,9 +42,14 @@ final class HostTierTest {
   }
 
   private HostTier open(Path directory, long keepNs, int slabs) throws IOException {
+    return open(directory, keepNs, slabs, NumaHomes.none());
+  }
+
+  private HostTier open(Path directory, long keepNs, int slabs, NumaHomes homes)
+      throws IOException {
     return new HostTier(
         new HostConfig(
-            new HostMemory((long) slabs * SLAB_BYTES, SLAB_BYTES, false),
+            new HostMemory((long) slabs * SLAB_BYTES, SLAB_BYTES, false, true),
             "lru",
             0.1,
             new HostKeeping(keepNs, directory, HostLedger.MAPPED)),
@@ -43,7 +57,28 @@ final class HostTierTest {
         folder.resolve("kvtierd.sock"),
         64,
         64,
-        0);
+        0,
+        homes);
+  }
+
+  @Test
+  void open_slabsOfSeveralNumaNodes_slotsOfEachNodeAreALane() throws IOException {
+    BitSet cpus = new BitSet();
+    cpus.set(0);
+    NumaTopology twoNodes =
+        new NumaTopology(
+            List.of(
+                new NumaNode(0, cpus, true, 1 << 30, true),
+                new NumaNode(1, cpus, true, 1 << 30, true)),
+            List.of(),
+            Map.of());
+    NumaHomes homes =
+        new NumaHomes(NumaPlan.of(twoNodes, 4, SLAB_BYTES), new NumaFiles(), NumaCalls.LINUX);
+    try (HostTier tier = open(folder, 0, 4, homes)) {
+      assertEquals(2, tier.slots().lanes());
+      assertEquals(
+          List.of(0, 1, 0, 1), IntStream.range(0, 4).mapToObj(tier.slots()::laneOf).toList());
+    }
   }
 
   private static List<Boolean> writable(HostTier tier) {

@@ -20,6 +20,7 @@ final class HostSection {
     // 0 bytes are refused, although 0 is a multiple.
     keys.requireMultiple("host.bytes", Math.max(1, bytes), slab, "host.slab_bytes");
     boolean hugePages = keys.flag("host.huge_pages");
+    boolean usesNuma = keys.autoOrOff("host.numa");
     String policy = keys.policy("host.policy");
     double free = keys.get("host.free_target", Double::parseDouble, "a fraction such as 0.02");
     keys.require("host.free_target", free >= 0 && free <= 0.25, "0 to 0.25");
@@ -28,7 +29,7 @@ final class HostSection {
     KvtierdConfig.HostLedger ledger =
         keys.get("host.ledger", HostSection::hostLedger, "mapped or chronicle");
     return new KvtierdConfig.HostConfig(
-        new KvtierdConfig.HostMemory(bytes, slab, hugePages),
+        new KvtierdConfig.HostMemory(bytes, slab, hugePages, usesNuma),
         policy,
         free,
         new KvtierdConfig.HostKeeping(keep, directory, ledger));

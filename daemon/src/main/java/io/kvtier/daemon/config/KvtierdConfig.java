@@ -109,8 +109,9 @@ public record KvtierdConfig(
    * The memory of the host tier.
    *
    * @param hugePages whether huge pages are put under the memory in the background
+   * @param usesNuma whether memory and threads are placed by NUMA nodes
    */
-  public record HostMemory(long bytes, long slabBytes, boolean hugePages) {
+  public record HostMemory(long bytes, long slabBytes, boolean hugePages, boolean usesNuma) {
     /** How many slabs the memory has. */
     public int slabs() {
       return (int) (bytes / slabBytes);

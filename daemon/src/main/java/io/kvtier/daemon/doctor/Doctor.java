@@ -4,8 +4,12 @@ import io.kvtier.daemon.access.Listener;
 import io.kvtier.daemon.config.KvtierdConfig;
 import io.kvtier.daemon.plugins.Plugins;
 import io.kvtier.tiers.gpu.GpuProbe;
+import io.kvtier.tiers.numa.NumaCalls;
+import io.kvtier.tiers.numa.NumaFiles;
+import io.kvtier.tiers.numa.NumaHomes;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
@@ -38,6 +42,7 @@ public final class Doctor {
     findings.add(machine.sharedMemory());
     findings.add(machine.lockedMemory());
     findings.add(machine.hugePages());
+    findings.addAll(numaChecks().findings());
     findings.add(machine.openFiles());
     findings.add(machine.socketFolder());
     findings.add(machine.clock());
@@ -65,6 +70,14 @@ public final class Doctor {
         ? Finding.warn(
             "plug-ins", plugins.describe(), "put jars there, or leave plugins.directory empty")
         : Finding.pass("plug-ins", plugins.describe());
+  }
+
+  private NumaChecks numaChecks() {
+    return new NumaChecks(
+        config.tiers().host().memory(),
+        new NumaFiles(daemonPid == 0 ? "self" : String.valueOf(daemonPid))
+            .read(daemonPid == 0 ? NumaHomes.nodesOfOperator() : new BitSet()),
+        NumaCalls.LINUX);
   }
 
   private GpuChecks gpuChecks() {

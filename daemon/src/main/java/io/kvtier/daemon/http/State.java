@@ -82,6 +82,7 @@ final class State {
           copy(report.json(), "namespaces_total", tiers);
           copy(report.json(), "object", tiers);
           copy(report.json(), "gpus", tiers);
+          copy(report.json(), "numa", tiers);
           copy(report.json(), "tenants", tiers);
           copy(report.json(), "tenants_total", tiers);
           return Answer.json(tiers);

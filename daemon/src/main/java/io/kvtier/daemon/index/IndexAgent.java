@@ -24,6 +24,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.host.NumaReport;
 import io.kvtier.tiers.ledger.Ledger;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -183,6 +184,11 @@ public final class IndexAgent {
     while (!inbox.offer(message) && !Thread.currentThread().isInterrupted()) {
       LockSupport.parkNanos(FULL_INBOX_NS);
     }
+  }
+
+  /** Sets who knows where the first tier's memory is, for reports. */
+  public void showNuma(Supplier<@Nullable NumaReport> source) {
+    stats.showNuma(source);
   }
 
   /**

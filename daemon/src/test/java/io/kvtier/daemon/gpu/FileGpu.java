@@ -37,6 +37,8 @@ import org.jspecify.annotations.Nullable;
  */
 public final class FileGpu implements Gpu, GpuDriver {
   /** What engines call it. */
+  public static final String PCI_ID = "0000:f1:1e.0";
+
   public static final String UUID = "GPU-f11e0000-0000-0000-0000-000000000001";
 
   /** And its sibling, whose files' names end with "other". */
@@ -153,7 +155,7 @@ public final class FileGpu implements Gpu, GpuDriver {
   @Override
   public GpuDevice device() {
     return ordinal == 0
-        ? new GpuDevice(0, UUID, "0000:f1:1e.0", "files", 1, 1L << 30)
+        ? new GpuDevice(0, UUID, PCI_ID, "files", 1, 1L << 30)
         : new GpuDevice(1, OTHER_UUID, "0000:f1:1f.0", "files", 1, 1L << 30);
   }
 

@@ -17,6 +17,13 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.numa.NumaCalls;
+import io.kvtier.tiers.numa.NumaFiles;
+import io.kvtier.tiers.numa.NumaGpu;
+import io.kvtier.tiers.numa.NumaHomes;
+import io.kvtier.tiers.numa.NumaNode;
+import io.kvtier.tiers.numa.NumaPlan;
+import io.kvtier.tiers.numa.NumaTopology;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -27,8 +34,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
@@ -166,6 +176,54 @@ class DevicesTest {
       assertEquals(Status.OK, client.await().first());
       assertEquals(1, harness.counters.get(Counter.PUT_BLOCKS));
     }
+  }
+
+  @Test
+  void offload_gpuOnANumaNode_takesSlotsOfThatNode_andOthersWhenItHasNone()
+      throws IOException, ProtocolViolation {
+    checksums.isOpen = true;
+    BitSet cpus = new BitSet();
+    cpus.set(0);
+    NumaTopology twoNodes =
+        new NumaTopology(
+            List.of(
+                new NumaNode(0, cpus, true, 1 << 30, true),
+                new NumaNode(1, cpus, true, 1 << 30, true)),
+            List.of(new NumaGpu("0000:01:00.0", 0), new NumaGpu(FileGpu.PCI_ID, 1)),
+            Map.of());
+    NumaHomes homes =
+        new NumaHomes(
+            NumaPlan.of(twoNodes, 4, 2 * IndexHarness.SLOT_BYTES),
+            new NumaFiles(),
+            NumaCalls.LINUX);
+    try (IndexHarness harness =
+        new IndexHarness(
+            new IndexHarness.Settings(4, 2)
+                .checksums(checksums, 0)
+                .gpu(new FileGpu(folder, 0))
+                .numa(homes))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      int region = client.registerRegion(region());
+      List<Integer> nodes = new ArrayList<>();
+      for (int i = 0; i < BLOCKS; i++) {
+        client.sendBlock(Verb.OFFLOAD, region, 0, 0, i, i);
+        assertEquals(Status.OK, client.await().first());
+        nodes.add(homes.all().get(homes.ofSlab(slabOf(harness, block(i)))).node());
+      }
+      assertEquals(List.of(1, 1, 1, 1, 0, 0, 0, 0), nodes);
+    }
+  }
+
+  /** The slab of two slots in which a block is. */
+  private static int slabOf(IndexHarness harness, byte[] block) {
+    MemorySegment wanted = MemorySegment.ofArray(block);
+    for (long at = 0; at < harness.slabs().byteSize(); at += IndexHarness.SLOT_BYTES) {
+      if (harness.slabs().asSlice(at, IndexHarness.SLOT_BYTES).mismatch(wanted) == -1) {
+        return (int) (at / IndexHarness.SLOT_BYTES / 2);
+      }
+    }
+    throw new AssertionError("the block is in no slab");
   }
 
   @Test

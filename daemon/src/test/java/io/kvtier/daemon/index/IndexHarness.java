@@ -43,8 +43,10 @@ import io.kvtier.tiers.gpu.GpuDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.NoLedger;
+import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
+import io.kvtier.tiers.slots.RegionLanes;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotHeaderDescriptor;
 import io.kvtier.tiers.transfer.Leg;
@@ -57,6 +59,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashSet;
 import java.util.List;
@@ -208,6 +211,7 @@ public final class IndexHarness implements AutoCloseable {
     private double sample;
     private @Nullable ObjectParts objects;
     private final List<BlockSource.Opener> sources = new ArrayList<>();
+    private NumaHomes numa = NumaHomes.none();
     private ClaimNote claimNote = ClaimNote.NONE;
     private int lateMax = 64;
     private List<Claim> late = List.of();
@@ -287,6 +291,19 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
+    /** The NUMA nodes of the slabs, which must have homes. */
+    Settings numa(NumaHomes homes) {
+      numa = homes;
+      return this;
+    }
+
+    /** The lane of each slab. */
+    private RegionLanes lanes() {
+      int[] laneOf = new int[slabs];
+      Arrays.setAll(laneOf, slab -> Math.max(0, numa.ofSlab(slab)));
+      return new RegionLanes(laneOf, Math.max(1, numa.all().size()));
+    }
+
     /** Publishes events of blocks. */
     Settings events(EventRing ring) {
       events = ring;
@@ -351,8 +368,8 @@ public final class IndexHarness implements AutoCloseable {
                 new GpuTier.Parts(
                     () -> new GpuProbe.Found(gpu),
                     CopyOptions.DEFAULT,
-                    i -> slabs.asSlice(i * slabBytes, slabBytes),
-                    slabCount,
+                    new GpuTier.Memory(
+                        i -> slabs.asSlice(i * slabBytes, slabBytes), slabCount, settings.numa),
                     IndexAgent.DEVICE_TRANSFERS,
                     () -> {},
                     broken -> {
@@ -385,7 +402,7 @@ public final class IndexHarness implements AutoCloseable {
                                 tenants.count(),
                                 slabBytes,
                                 SLOT_BYTES,
-                                1),
+                                settings.lanes()),
                             0,
                             "lru"),
                         new NoLedger(),
@@ -441,6 +458,11 @@ public final class IndexHarness implements AutoCloseable {
     for (int block = 0; block < blocks; block++) {
       directory.copies().set(CopyTable.TAKEN_OVER, 0, block, false);
     }
+  }
+
+  /** The bytes of all slabs, one after the other. */
+  MemorySegment slabs() {
+    return slabs;
   }
 
   Directory directory() {

@@ -35,6 +35,7 @@ import io.kvtier.tiers.ledger.Ledger;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
+import io.kvtier.tiers.slots.RegionLanes;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.transfer.Checksums;
@@ -138,6 +139,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   /** Four times the time after which the index sees that nothing moves. */
   private static final int QUIET_MS_MAX = (int) (4 * Limits.STANDSTILL_NS / 1_000_000);
 
+  /** So that the lanes of slabs are drawn apart from all else. */
+  private static final long NUMA = 0x4e554d41L;
+
+  private final RegionLanes slabLanes;
   private final long seed;
   private final SplittableRandom random;
   private final Planted planted;
@@ -231,6 +236,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             hasTenants
                 ? List.of(new TenantConfig("blue", List.of(), List.of(), 0, 0, 1))
                 : List.of());
+    slabLanes = anyLanes(new SplittableRandom(seed ^ NUMA), slabs.length);
     slabTenants = tenants.regions(List.of((long) slabs.length / 2), slabs.length, 1);
     SimulatedDevice.Faults faults = faults();
     commitFailures = commitFailures();
@@ -368,6 +374,12 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     };
   }
 
+  /** The NUMA nodes of slabs: one or several, some perhaps without a slab. */
+  private static RegionLanes anyLanes(SplittableRandom random, int slabs) {
+    int lanes = 1 + random.nextInt(3);
+    return new RegionLanes(random.ints(slabs, 0, lanes).toArray(), lanes);
+  }
+
   private double rare() {
     return random.nextInt(3) == 0 ? random.nextDouble() * 0.1 : 0;
   }
@@ -392,7 +404,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
             tenants.count(),
             SLAB_BYTES,
             PAGE,
-            1);
+            slabLanes);
     if (crashes > 0 && planted != Planted.ADOPT_WITHOUT_VERIFYING) {
       writable.stream().forEach(slab -> hostSlots.addWriter(slab, SlotAllocator.UNKNOWN));
     }

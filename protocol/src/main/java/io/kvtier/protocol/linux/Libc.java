@@ -171,7 +171,7 @@ final class Libc {
 
   private Libc() {}
 
-  private static MethodHandle checked(String name, FunctionDescriptor descriptor) {
+  static MethodHandle checked(String name, FunctionDescriptor descriptor) {
     return LINKER.downcallHandle(LINKER.defaultLookup().findOrThrow(name), descriptor, ERRNO);
   }
 
@@ -185,7 +185,7 @@ final class Libc {
   }
 
   /** A system call by its number, the first argument. */
-  private static MethodHandle systemCall(FunctionDescriptor descriptor) {
+  static MethodHandle systemCall(FunctionDescriptor descriptor) {
     return variadic("syscall", descriptor, 1);
   }
 

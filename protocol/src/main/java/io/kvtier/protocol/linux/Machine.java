@@ -86,6 +86,30 @@ public enum Machine {
     };
   }
 
+  /** The number of {@code mbind(2)}. */
+  long mbindCall() {
+    return switch (this) {
+      case X86_64 -> 237;
+      case AARCH64 -> 235;
+    };
+  }
+
+  /** The number of {@code get_mempolicy(2)}. */
+  long getMempolicyCall() {
+    return switch (this) {
+      case X86_64 -> 239;
+      case AARCH64 -> 236;
+    };
+  }
+
+  /** The number of {@code move_pages(2)}. */
+  long movePagesCall() {
+    return switch (this) {
+      case X86_64 -> 279;
+      case AARCH64 -> 239;
+    };
+  }
+
   /** {@code O_DIRECT}. */
   int openDirect() {
     return switch (this) {

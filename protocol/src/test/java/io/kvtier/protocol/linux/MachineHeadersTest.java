@@ -34,7 +34,7 @@ class MachineHeadersTest {
   /** Names of C macros; all other names are our own. */
   private static final Pattern OF_C =
       Pattern.compile(
-          "(AF|AT|EFD|EPOLL|F|FUTEX|MADV|MAP|MFD|MSG|O|PROT|SCM|SHUT|SO|SOCK|SOL|STATX)_[A-Z_0-9]+"
+          "(AF|AT|EFD|EPOLL|F|FUTEX|MADV|MAP|MFD|MPOL|MSG|O|PROT|SCM|SHUT|SO|SOCK|SOL|STATX)_[A-Z_0-9]+"
               + "|(E|POLL|SIG|SIOC)[A-Z0-9]+");
 
   /** Ours in spite of their names. */
@@ -56,6 +56,7 @@ class MachineHeadersTest {
       #include <linux/futex.h>
       #include <linux/io_uring.h>
       #include <linux/magic.h>
+      #include <linux/mempolicy.h>
       #include <linux/sockios.h>
       #include <poll.h>
       #include <signal.h>
@@ -91,7 +92,14 @@ class MachineHeadersTest {
     String complaints = complaints(compiler, program(here, other));
 
     for (String fact :
-        List.of("SYS_futex", "SYS_statx", "O_DIRECT", "sizeof(struct epoll_event)")) {
+        List.of(
+            "SYS_futex",
+            "SYS_statx",
+            "SYS_mbind",
+            "SYS_get_mempolicy",
+            "SYS_move_pages",
+            "O_DIRECT",
+            "sizeof(struct epoll_event)")) {
       assertTrue(complaints.contains("\"" + fact + "\""), () -> fact + " in: " + complaints);
     }
   }
@@ -164,6 +172,9 @@ class MachineHeadersTest {
     return Map.of(
         "SYS_futex", machine.futexCall(),
         "SYS_statx", machine.statxCall(),
+        "SYS_mbind", machine.mbindCall(),
+        "SYS_get_mempolicy", machine.getMempolicyCall(),
+        "SYS_move_pages", machine.movePagesCall(),
         "O_DIRECT", (long) machine.openDirect(),
         "sizeof(struct epoll_event)", (long) machine.epollEventBytes(),
         "offsetof(struct epoll_event, data)", (long) machine.epollDataOffset());

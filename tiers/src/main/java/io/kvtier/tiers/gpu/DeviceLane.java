@@ -47,6 +47,7 @@ final class DeviceLane implements AutoCloseable {
   private volatile long bytes;
   private volatile long errors;
   private volatile @Nullable String fence;
+  private Runnable atStart = () -> {};
   private int done;
 
   /**
@@ -76,7 +77,13 @@ final class DeviceLane implements AutoCloseable {
     thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
   }
 
-  void start() {
+  /**
+   * Starts the thread.
+   *
+   * @param first what the thread does first
+   */
+  void start(Runnable first) {
+    atStart = first;
     thread.start();
   }
 
@@ -137,6 +144,7 @@ final class DeviceLane implements AutoCloseable {
 
   private void run() {
     try {
+      atStart.run();
       while (running) {
         if (doWork() == 0) {
           rest();

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.tiers.numa.NumaHomes;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
@@ -18,11 +19,23 @@ public final class DevicePipeline implements AutoCloseable {
   private final DeviceLane peers;
   private final List<DeviceLane> lanes;
   private final long stagingBytes;
+  private final int home;
   private int inFlight;
 
+  /**
+   * A pipeline whose threads are not started yet.
+   *
+   * @param home the number of the NUMA node among those of the slabs, or {@link NumaHomes#NONE}
+   */
   DevicePipeline(
-      Gpu gpu, DeviceLane offloads, DeviceLane onboards, DeviceLane peers, long stagingBytes) {
+      Gpu gpu,
+      DeviceLane offloads,
+      DeviceLane onboards,
+      DeviceLane peers,
+      long stagingBytes,
+      int home) {
     this.gpu = gpu;
+    this.home = home;
     this.offloads = offloads;
     this.onboards = onboards;
     this.peers = peers;
@@ -30,8 +43,13 @@ public final class DevicePipeline implements AutoCloseable {
     this.stagingBytes = stagingBytes;
   }
 
-  void start() {
-    lanes.forEach(DeviceLane::start);
+  /**
+   * Starts the threads.
+   *
+   * @param first what each thread does first
+   */
+  void start(Runnable first) {
+    lanes.forEach(lane -> lane.start(first));
   }
 
   /** For who has no threads: one round of all lanes. */
@@ -99,6 +117,11 @@ public final class DevicePipeline implements AutoCloseable {
   /** The driver's number of the GPU. */
   public int ordinal() {
     return gpu.device().ordinal();
+  }
+
+  /** The GPU's home among those of the slabs, or {@link NumaHomes#NONE}. */
+  public int home() {
+    return home;
   }
 
   /** Which GPU, and what was done; from any thread. */

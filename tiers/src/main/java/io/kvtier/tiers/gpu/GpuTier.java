@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.transfer.Joining;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -43,11 +44,17 @@ public final class GpuTier implements AutoCloseable {
   public record Parts(
       Supplier<GpuProbe> probe,
       CopyOptions options,
-      IntFunction<MemorySegment> slabs,
-      int slabCount,
+      Memory memory,
       int transfers,
       Runnable finishedBell,
       Consumer<Throwable> defect) {}
+
+  /**
+   * The host memory that is copied from and to.
+   *
+   * @param homes its NUMA nodes, near which the threads of GPUs run
+   */
+  public record Memory(IntFunction<MemorySegment> slabs, int count, NumaHomes homes) {}
 
   private final Parts parts;
   private final PinnedSlabs slabs;
@@ -66,7 +73,7 @@ public final class GpuTier implements AutoCloseable {
   /** Begins to look for GPUs. */
   public GpuTier(Parts parts) {
     this.parts = parts;
-    slabs = new PinnedSlabs(parts.slabs(), parts.slabCount());
+    slabs = new PinnedSlabs(parts.memory().slabs(), parts.memory().count());
     thread = Thread.ofPlatform().daemon().name("kvtier-gpu").start(this::run);
   }
 
@@ -210,6 +217,7 @@ public final class GpuTier implements AutoCloseable {
     }
     long start = System.nanoTime();
     Gpu gpu = driver.open(device);
+    int home = parts.memory().homes().ofGpu(device.pciId());
     List<DeviceLane> lanes = new ArrayList<>();
     try {
       for (CopyDirection direction : CopyDirection.values()) {
@@ -221,8 +229,13 @@ public final class GpuTier implements AutoCloseable {
     }
     DevicePipeline made =
         new DevicePipeline(
-            gpu, lanes.get(0), lanes.get(1), lanes.get(2), 2 * parts.options().stagingBytes());
-    made.start();
+            gpu,
+            lanes.get(0),
+            lanes.get(1),
+            lanes.get(2),
+            2 * parts.options().stagingBytes(),
+            home);
+    made.start(() -> parts.memory().homes().enter(home));
     pipelines.put(device, made);
     started.add(made);
     for (DeviceRegion region : shared) {

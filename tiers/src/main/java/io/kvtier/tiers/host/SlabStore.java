@@ -4,6 +4,7 @@ import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.files.FileErrors;
+import io.kvtier.tiers.numa.NumaHomes;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -24,12 +25,13 @@ public final class SlabStore implements AutoCloseable {
   private final MemorySegment[] mappings;
   private final long slabBytes;
   private final boolean isAdopted;
+  private final SlabHomes homes;
   private @Nullable Descriptor besideFile;
   private MemorySegment beside = MemorySegment.NULL;
 
   /** Makes and maps all slabs; they go with this process. */
   public SlabStore(int slabs, long slabBytes) throws IOException {
-    this(slabs, slabBytes, 0, null);
+    this(slabs, slabBytes, 0, null, NumaHomes.none());
   }
 
   /**
@@ -38,9 +40,11 @@ public final class SlabStore implements AutoCloseable {
    * @param besideBytes memory that comes and goes with the slabs; none of it is taken before it is
    *     used
    * @param kept sees to it that they outlive this process; null: they don't
+   * @param numa the NUMA nodes that the slabs' pages come from
    * @throws IOException naming the slab when the machine has not that much memory
    */
-  public SlabStore(int slabs, long slabBytes, long besideBytes, @Nullable KeptMemory kept)
+  public SlabStore(
+      int slabs, long slabBytes, long besideBytes, @Nullable KeptMemory kept, NumaHomes numa)
       throws IOException {
     this.slabBytes = slabBytes;
     writable = new Descriptor[slabs];
@@ -49,6 +53,7 @@ public final class SlabStore implements AutoCloseable {
     List<KeptMemory.Wanted> wanted = wanted(slabs, slabBytes, besideBytes);
     KeptMemory.Found found = kept == null ? null : kept.find(wanted);
     isAdopted = found != null;
+    homes = new SlabHomes(numa, slabs);
     if (found == null) {
       requireMemory(slabs * slabBytes);
     }
@@ -60,6 +65,7 @@ public final class SlabStore implements AutoCloseable {
         readOnly[i] = SharedMemory.readOnly(writable[i]);
         mappings[i] = SharedMemory.map(writable[i], slabBytes, true, arena);
         SharedMemory.adviseHugePages(mappings[i]);
+        homes.prepare(i, mappings[i], isAdopted);
       }
       beside = SharedMemory.map(besideFile, wanted.get(slabs).bytes(), true, arena);
       if (kept != null) {
@@ -129,6 +135,11 @@ public final class SlabStore implements AutoCloseable {
     }
   }
 
+  /** The NUMA nodes of the slabs. */
+  public SlabHomes homes() {
+    return homes;
+  }
+
   public int slabs() {
     return mappings.length;
   }
@@ -148,7 +159,7 @@ public final class SlabStore implements AutoCloseable {
    * @throws IOException when the machine has not that much memory
    */
   void takePages(int slab) throws IOException {
-    SharedMemory.populate(writable[slab], mappings[slab]);
+    homes.take(slab, mappings[slab], () -> SharedMemory.populate(writable[slab], mappings[slab]));
   }
 
   /** The descriptor to pass to a client. */

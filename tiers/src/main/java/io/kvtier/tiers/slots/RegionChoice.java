@@ -3,9 +3,9 @@ package io.kvtier.tiers.slots;
 import java.util.function.IntPredicate;
 
 /**
- * Chooses the region that the next slot of a size class comes from. Regions lie in lanes, one a
- * device: region r in lane r modulo their number. Slots are taken from the lanes in turn, and from
- * open lanes only. Confined to the index; allocates nothing.
+ * Chooses the region that the next slot of a size class comes from. Regions lie in lanes ({@link
+ * RegionLanes}). Slots are taken from the lane that the caller wants, if it has any, else from the
+ * lanes in turn, and from open lanes only. Confined to the index; allocates nothing.
  */
 final class RegionChoice {
   private static final int NONE = SlotNumbers.NONE;
@@ -14,7 +14,7 @@ final class RegionChoice {
   private final RegionSlots slots;
   private final Regions regions;
   private final RegionWriters writers;
-  private final int lanes;
+  private final RegionLanes lanes;
 
   /** The region that the last slot of a lane and a size class was taken from. */
   private final int[] lastRegion;
@@ -23,22 +23,26 @@ final class RegionChoice {
   private int nextLane;
 
   RegionChoice(
-      SizeClasses sizes, RegionSlots slots, Regions regions, RegionWriters writers, int lanes) {
+      SizeClasses sizes,
+      RegionSlots slots,
+      Regions regions,
+      RegionWriters writers,
+      RegionLanes lanes) {
     this.sizes = sizes;
     this.slots = slots;
     this.regions = regions;
     this.writers = writers;
     this.lanes = lanes;
-    lastRegion = SlotNumbers.none(sizes.max() * lanes);
+    lastRegion = SlotNumbers.none(sizes.max() * lanes.count());
   }
 
   int lanes() {
-    return lanes;
+    return lanes.count();
   }
 
   /** The lane that a region lies in. */
   int laneOf(int region) {
-    return region % lanes;
+    return lanes.of(region);
   }
 
   /** Sets which lanes slots may be taken from now; asked at every choice. */
@@ -56,13 +60,18 @@ final class RegionChoice {
    * @param session who will write the slot, or {@link RegionWriters#DAEMON}
    * @param mayTake whether a region granted to another session may be taken over
    * @param mayDoubt whether the slot may be doubtful, if there is no other
+   * @param wanted the lane to look in first, or {@link SlotNumbers#NONE}
    * @return the region, or {@link SlotNumbers#NONE}
    */
-  int next(int sizeClass, long session, boolean mayTake, boolean mayDoubt) {
+  int next(int sizeClass, long session, boolean mayTake, boolean mayDoubt, int wanted) {
     int region = NONE;
-    for (int i = 0; i < lanes && region == NONE; i++) {
+    if (wanted != NONE && openLanes.test(wanted)) {
+      region = inLane(sizeClass, wanted, session, mayTake, mayDoubt);
+    }
+    int count = lanes.count();
+    for (int i = 0; i < count && region == NONE; i++) {
       int lane = nextLane;
-      nextLane = lane + 1 == lanes ? 0 : lane + 1;
+      nextLane = lane + 1 == count ? 0 : lane + 1;
       if (openLanes.test(lane)) {
         region = inLane(sizeClass, lane, session, mayTake, mayDoubt);
       }
@@ -87,8 +96,8 @@ final class RegionChoice {
 
   private int find(int sizeClass, int lane, long session, boolean mayTake, boolean mayDoubt) {
     int takeable = NONE;
-    if (regions.freeOfClass(sizeClass) > 0) {
-      for (int region = lane; region < regions.count(); region += lanes) {
+    if (regions.freeOfLane(lane, sizeClass) > 0) {
+      for (int region : lanes.regions(lane)) {
         if (regions.classOf(region) == sizeClass
             && slots.hasFree(region, mayDoubt)
             && !regions.isDraining(region)) {
@@ -99,15 +108,17 @@ final class RegionChoice {
         }
       }
     }
-    for (int region = lane; region < regions.count(); region += lanes) {
-      // An empty region of another class is as good as one of none.
-      if (regions.isAssignable(region, sizeClass)) {
-        if (regions.classOf(region) != NONE) {
-          unassign(region);
-        }
-        regions.assign(region, sizeClass);
-        if (slots.hasFree(region, mayDoubt)) {
-          return region;
+    if (regions.hasEmpty(lane, sizeClass)) {
+      for (int region : lanes.regions(lane)) {
+        // An empty region of another class is as good as one of none.
+        if (regions.isAssignable(region, sizeClass)) {
+          if (regions.classOf(region) != NONE) {
+            unassign(region);
+          }
+          regions.assign(region, sizeClass);
+          if (slots.hasFree(region, mayDoubt)) {
+            return region;
+          }
         }
       }
     }

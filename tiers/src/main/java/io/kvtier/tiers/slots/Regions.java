@@ -1,5 +1,7 @@
 package io.kvtier.tiers.slots;
 
+import java.util.Arrays;
+
 /**
  * The regions of a tier: the part of the tier that each is of, the size class that it is assigned
  * to, and its slots. One region of each part may be emptied at a time, so that another class can
@@ -16,24 +18,41 @@ final class Regions {
   private final int[] unassigned;
   private final int[] draining;
   private final int[] freeOfClass;
+  private final RegionLanes lanes;
+
+  /** Free slots of each lane and size class. */
+  private final int[] freeOfLane;
+
+  /** Regions of each lane and part without a used slot. */
+  private final int[] emptyOfLane;
+
   private int drains;
   private long bytesUsed;
   private int slotsTotal;
   private int slotsFree;
 
   /** Regions of no size class, each of a part. */
-  Regions(int[] partOf, int parts, SizeClasses sizes, RegionSlots slots) {
+  Regions(int[] partOf, int parts, SizeClasses sizes, RegionSlots slots, RegionLanes lanes) {
     this.partOf = partOf.clone();
     this.sizes = sizes;
     this.slots = slots;
+    this.lanes = lanes;
     regionsOfPart = new int[parts];
-    for (int part : partOf) {
-      regionsOfPart[part]++;
+    freeOfLane = new int[lanes.count() * sizes.max()];
+    emptyOfLane = new int[lanes.count() * parts];
+    for (int region = 0; region < partOf.length; region++) {
+      regionsOfPart[partOf[region]]++;
+      emptyOfLane[placeOf(region)]++;
     }
     unassigned = regionsOfPart.clone();
     draining = SlotNumbers.none(parts);
     classOf = SlotNumbers.none(partOf.length);
     freeOfClass = new int[sizes.max()];
+  }
+
+  /** Where regions of a region's lane and part are counted. */
+  private int placeOf(int region) {
+    return lanes.of(region) * regionsOfPart.length + partOf[region];
   }
 
   int count() {
@@ -71,6 +90,7 @@ final class Regions {
     slots.cut(region, count, sizes.slotBytes(sizeClass));
     sizes.addRegion(sizeClass);
     freeOfClass[sizeClass] += count;
+    freeOfLane[lanes.of(region) * sizes.max() + sizeClass] += count;
     slotsFree += count;
     slotsTotal += count;
     unassigned[partOf[region]]--;
@@ -81,6 +101,7 @@ final class Regions {
     int sizeClass = classOf[region];
     int free = slots.free(region);
     freeOfClass[sizeClass] -= free;
+    freeOfLane[lanes.of(region) * sizes.max() + sizeClass] -= free;
     slotsFree -= free;
     slotsTotal -= free;
     sizes.removeRegion(sizeClass);
@@ -108,6 +129,10 @@ final class Regions {
   private void countTaken(int region) {
     int sizeClass = classOf[region];
     freeOfClass[sizeClass]--;
+    freeOfLane[lanes.of(region) * sizes.max() + sizeClass]--;
+    if (slots.used(region) == 1) {
+      emptyOfLane[placeOf(region)]--;
+    }
     slotsFree--;
     bytesUsed += sizes.slotBytes(sizeClass);
   }
@@ -117,6 +142,10 @@ final class Regions {
     int sizeClass = classOf[region];
     slots.giveBack(region, index);
     freeOfClass[sizeClass]++;
+    freeOfLane[lanes.of(region) * sizes.max() + sizeClass]++;
+    if (slots.used(region) == 0) {
+      emptyOfLane[placeOf(region)]++;
+    }
     slotsFree++;
     bytesUsed -= sizes.slotBytes(sizeClass);
   }
@@ -166,6 +195,16 @@ final class Regions {
     return freeOfClass[sizeClass];
   }
 
+  /** Free slots in the regions of a lane and a size class. */
+  int freeOfLane(int lane, int sizeClass) {
+    return freeOfLane[lane * sizes.max() + sizeClass];
+  }
+
+  /** Whether a lane has a region without a used slot that a size class could have. */
+  boolean hasEmpty(int lane, int sizeClass) {
+    return emptyOfLane[lane * regionsOfPart.length + sizes.partOf(sizeClass)] > 0;
+  }
+
   /** How many regions of a part are of no size class. */
   int unassigned(int part) {
     return unassigned[part];
@@ -199,10 +238,14 @@ final class Regions {
     int free = 0;
     int total = 0;
     long used = 0;
+    int[] freeHere = new int[freeOfLane.length];
+    int[] emptyHere = new int[emptyOfLane.length];
     for (int region = 0; region < classOf.length; region++) {
+      emptyHere[placeOf(region)] += slots.used(region) == 0 ? 1 : 0;
       if (classOf[region] == NONE) {
         continue;
       }
+      freeHere[lanes.of(region) * sizes.max() + classOf[region]] += slots.free(region);
       if (sizes.partOf(classOf[region]) != partOf[region]) {
         throw new IllegalStateException("region " + region + " has a class of another part");
       }
@@ -210,6 +253,9 @@ final class Regions {
       free += slots.free(region);
       total += slots.slots(region);
       used += (long) slots.used(region) * sizes.slotBytes(classOf[region]);
+    }
+    if (!Arrays.equals(freeHere, freeOfLane) || !Arrays.equals(emptyHere, emptyOfLane)) {
+      throw new IllegalStateException("the free slots or empty regions of lanes do not add up");
     }
     if (free != slotsFree || total != slotsTotal || used != bytesUsed) {
       throw new IllegalStateException(

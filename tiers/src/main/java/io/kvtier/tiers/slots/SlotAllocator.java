@@ -10,8 +10,8 @@ import java.util.function.IntPredicate;
  * is named by an int. Each used slot knows the block in it. Confined to the index; allocates only
  * when a region is assigned, and when slots become doubtful.
  *
- * <p>Regions lie in lanes, one a device. {@link RegionChoice} says which region the next slot comes
- * from.
+ * <p>Regions lie in lanes, one a device or a NUMA node. {@link RegionChoice} says which region the
+ * next slot comes from.
  *
  * <p>Each region belongs to one part of the tier for good, and so does each size class. No part
  * ever has slots in a region of another part. This keeps blocks apart that must not meet.
@@ -27,6 +27,9 @@ import java.util.function.IntPredicate;
 public final class SlotAllocator {
   /** No slot, no region, no block. */
   public static final int NONE = SlotNumbers.NONE;
+
+  /** The caller wants a slot of no particular lane. */
+  public static final int ANY_LANE = NONE;
 
   /** The writer of regions that only the daemon writes. */
   public static final long DAEMON = RegionWriters.DAEMON;
@@ -66,12 +69,29 @@ public final class SlotAllocator {
    */
   public SlotAllocator(
       int[] partOfRegion, int parts, long regionBytes, int slotBytesMin, int lanes) {
+    this(
+        partOfRegion,
+        parts,
+        regionBytes,
+        slotBytesMin,
+        RegionLanes.inTurn(partOfRegion.length, lanes));
+  }
+
+  /**
+   * An empty tier of several parts.
+   *
+   * @param partOfRegion which part each region is of
+   * @param slotBytesMin the granularity of slot sizes, a power of two
+   * @param lanes the lane of each region
+   */
+  public SlotAllocator(
+      int[] partOfRegion, int parts, long regionBytes, int slotBytesMin, RegionLanes lanes) {
     this.regionBytes = regionBytes;
     this.slotBytesMin = slotBytesMin;
     numbers = SlotNumbers.of(partOfRegion.length, regionBytes / slotBytesMin);
     sizes = new SizeClasses(parts, regionBytes, slotBytesMin);
     slots = new RegionSlots(partOfRegion.length);
-    regions = new Regions(partOfRegion, parts, sizes, slots);
+    regions = new Regions(partOfRegion, parts, sizes, slots, lanes);
     writers = new RegionWriters(partOfRegion.length);
     choice = new RegionChoice(sizes, slots, regions, writers, lanes);
   }
@@ -123,7 +143,7 @@ public final class SlotAllocator {
    * @return the slot, or {@link #NONE}
    */
   public int allocate(int sizeClass, long session, boolean mayTake, int block) {
-    return allocate(sizeClass, session, mayTake, false, block);
+    return allocate(sizeClass, session, mayTake, false, block, ANY_LANE);
   }
 
   /**
@@ -132,10 +152,12 @@ public final class SlotAllocator {
    * @param session who will write it, or {@link #DAEMON}, which may write anywhere
    * @param mayTake whether a region granted to another session may be taken over
    * @param mayDoubt whether the slot may be doubtful, if there is no other
+   * @param lane the lane that the slot is taken from if it has one, or {@link #ANY_LANE}
    * @return the slot, or {@link #NONE}
    */
-  public int allocate(int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block) {
-    int region = choice.next(sizeClass, session, mayTake, mayDoubt);
+  public int allocate(
+      int sizeClass, long session, boolean mayTake, boolean mayDoubt, int block, int lane) {
+    int region = choice.next(sizeClass, session, mayTake, mayDoubt, lane);
     if (region == NONE) {
       return NONE;
     }

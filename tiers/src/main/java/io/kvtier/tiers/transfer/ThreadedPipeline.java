@@ -14,7 +14,16 @@ public final class ThreadedPipeline extends QueuedPipeline {
   private static final Logger LOG = LoggerFactory.getLogger(ThreadedPipeline.class);
   private static final long CLOSE_MS = 5_000;
 
+  /**
+   * The threads.
+   *
+   * @param name the beginning of their names
+   * @param atStart what each of them does first
+   */
+  public record Workers(String name, int count, Runnable atStart) {}
+
   private final Leg leg;
+  private final Runnable atStart;
   private final Consumer<Throwable> defect;
   private final TransferQueues queues;
   private final Thread[] threads;
@@ -36,19 +45,39 @@ public final class ThreadedPipeline extends QueuedPipeline {
       @Nullable LastLeg lastLeg,
       Runnable finishedBell,
       Consumer<Throwable> defect) {
+    this(new Workers(name, threadCount, () -> {}), depth, leg, lastLeg, finishedBell, defect);
+  }
+
+  /**
+   * Starts the threads.
+   *
+   * @param depth the most transfers in flight
+   * @param lastLeg where stores go on to, or null when the leg does all
+   * @param finishedBell wakes the collecting thread; called after each transfer
+   * @param defect told of what a leg threw, which it never should: its transfer will not come back
+   */
+  public ThreadedPipeline(
+      Workers workers,
+      int depth,
+      Leg leg,
+      @Nullable LastLeg lastLeg,
+      Runnable finishedBell,
+      Consumer<Throwable> defect) {
     this.leg = leg;
+    atStart = workers.atStart();
     this.defect = defect;
-    threads = new Thread[threadCount];
+    threads = new Thread[workers.count()];
     queues =
         new TransferQueues(
             depth,
-            threadCount,
+            workers.count(),
             worker -> LockSupport.unpark(threads[worker]),
             lastLeg,
             finishedBell);
-    for (int i = 0; i < threadCount; i++) {
+    for (int i = 0; i < workers.count(); i++) {
       int worker = i;
-      threads[i] = Thread.ofPlatform().daemon().name(name + "-" + i).start(() -> work(worker));
+      threads[i] =
+          Thread.ofPlatform().daemon().name(workers.name() + "-" + i).start(() -> work(worker));
     }
   }
 
@@ -59,6 +88,7 @@ public final class ThreadedPipeline extends QueuedPipeline {
 
   private void work(int worker) {
     try {
+      atStart.run();
       serve(worker);
     } catch (Throwable t) {
       defect.accept(t);

@@ -68,6 +68,10 @@ public final class Transfer {
 
   public MemorySegment slab = MemorySegment.NULL;
   public long slabOffset;
+
+  /** The lane of the slab: which NUMA node its bytes are on. */
+  public int lane;
+
   public int length;
   public int slotBytes;
 

@@ -66,7 +66,7 @@ final class DeviceLaneTest {
     FakeGpu gpu = new FakeGpu(1);
     CopyEngine engine = engine(gpu, CopyDirection.ONBOARD);
     DeviceLane lane = lane("lane that expects", gpu, engine, MemorySegment.NULL);
-    lane.start();
+    lane.start(() -> {});
     try {
       waitUntil(() -> stateOf("lane that expects") == Thread.State.WAITING);
       lane.expect(60_000_000_000L);

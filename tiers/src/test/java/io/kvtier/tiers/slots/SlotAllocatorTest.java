@@ -1,12 +1,15 @@
 package io.kvtier.tiers.slots;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
@@ -159,6 +162,88 @@ class SlotAllocatorTest {
   @Test
   void sizeClass_largerThanRegion_none() {
     assertEquals(SlotAllocator.NONE, new SlotAllocator(1, 4 * PAGE, PAGE).sizeClass(5 * PAGE));
+  }
+
+  @Test
+  void allocate_laneThatIsWanted_comesFirst_andOthersWhenItHasNone() {
+    RegionLanes lanes = new RegionLanes(new int[] {0, 1, 1, 1}, 2);
+    SlotAllocator slots = new SlotAllocator(new int[4], 1, 4 * PAGE, PAGE, lanes);
+    int sizeClass = slots.sizeClass(PAGE);
+    List<Integer> taken = new ArrayList<>();
+    for (int i = 0; i < 12; i++) {
+      int slot = slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, i, 1);
+      assertEquals(1, slots.laneOf(slots.regionOf(slot)), "slot " + i);
+      taken.add(slot);
+    }
+    for (int i = 12; i < 16; i++) {
+      int slot = slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, i, 1);
+      assertEquals(0, slots.laneOf(slots.regionOf(slot)), "slot " + i);
+    }
+    assertEquals(
+        SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, 99, 1));
+    slots.free(taken.get(5));
+    assertEquals(taken.get(5), slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, 5, 0));
+    slots.checkInvariants();
+  }
+
+  @Test
+  void allocate_anyLane_takesTheLanesInTurn_alsoAfterOneThatWasWanted() {
+    SlotAllocator slots =
+        new SlotAllocator(new int[4], 1, 4 * PAGE, PAGE, RegionLanes.inTurn(4, 2));
+    int sizeClass = slots.sizeClass(PAGE);
+    int[] ofLane = new int[2];
+    for (int i = 0; i < 8; i++) {
+      int lane = i < 4 ? 1 : SlotAllocator.ANY_LANE;
+      int slot = slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, i, lane);
+      ofLane[slots.laneOf(slots.regionOf(slot))]++;
+    }
+    assertArrayEquals(new int[] {2, 6}, ofLane);
+  }
+
+  @Test
+  void allocate_laneWithoutRegions_isLeftOut() {
+    SlotAllocator slots =
+        new SlotAllocator(new int[1], 1, 4 * PAGE, PAGE, new RegionLanes(new int[] {2}, 3));
+    int sizeClass = slots.sizeClass(PAGE);
+    for (int i = 0; i < 4; i++) {
+      assertNotEquals(
+          SlotAllocator.NONE, slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, i, 0));
+    }
+    slots.checkInvariants();
+  }
+
+  @Test
+  void randomOperations_lanesAndParts_aSlotIsFoundWheneverThereIsOne() {
+    for (int seed = 0; seed < 100; seed++) {
+      SplittableRandom random = new SplittableRandom(seed);
+      int lanes = 1 + random.nextInt(4);
+      int regions = 1 + random.nextInt(8);
+      int[] laneOf = random.ints(regions, 0, lanes).toArray();
+      int[] partOf = random.ints(regions, 0, 2).toArray();
+      SlotAllocator slots =
+          new SlotAllocator(partOf, 2, 16 * PAGE, PAGE, new RegionLanes(laneOf, lanes));
+      int[] classes = {
+        slots.sizeClass(0, PAGE), slots.sizeClass(1, PAGE), slots.sizeClass(1, 5 * PAGE)
+      };
+      List<Integer> used = new ArrayList<>();
+      for (int step = 0; step < 500; step++) {
+        if (random.nextInt(5) > 1) {
+          int sizeClass = classes[random.nextInt(3)];
+          int wanted = random.nextInt(lanes + 1) - 1;
+          int free = slots.freeOfClass(sizeClass);
+          int slot = slots.allocate(sizeClass, SlotAllocator.DAEMON, true, false, step, wanted);
+          assertEquals(
+              slot == SlotAllocator.NONE && free > 0, false, "seed " + seed + ", step " + step);
+          if (slot != SlotAllocator.NONE) {
+            used.add(slot);
+          }
+        } else if (!used.isEmpty()) {
+          slots.free(used.set(random.nextInt(used.size()), used.getLast()));
+          int ignored = used.removeLast();
+        }
+        slots.checkInvariants();
+      }
+    }
   }
 
   @Test

@@ -22,6 +22,7 @@ import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceRegion;
 import io.kvtier.tiers.gpu.GpuTier;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.BitSet;
 import java.util.List;
 import java.util.function.LongSupplier;
@@ -328,6 +329,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   /** Blocks that are put together from copies of their layers. */
   public PartialBlocks partial() {
     return partial;
+  }
+
+  /** The lane of slots near an operation's GPU, or {@link SlotAllocator#ANY_LANE}. */
+  public int laneOf(Operation operation) {
+    Region region = jobs.of(operation).region;
+    return region == null ? SlotAllocator.ANY_LANE : region.lane();
   }
 
   /** A block's slot is there: it can be copied from its place in the region. */

@@ -8,6 +8,8 @@ import io.kvtier.layout.Shard;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceRegion;
 import io.kvtier.tiers.gpu.DeviceRegionSpec;
+import io.kvtier.tiers.numa.NumaHomes;
+import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -132,6 +134,14 @@ public final class Region {
     return "region "
         + id
         + " was registered for another namespace than the request's: register one for this";
+  }
+
+  /** The lane of slots near its GPU, or {@link SlotAllocator#ANY_LANE}. */
+  int lane() {
+    DevicePipeline copier = pipeline;
+    return copier == null || copier.home() == NumaHomes.NONE
+        ? SlotAllocator.ANY_LANE
+        : copier.home();
   }
 
   /** The number of its GPU. */

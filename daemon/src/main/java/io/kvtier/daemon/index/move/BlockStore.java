@@ -210,12 +210,14 @@ public final class BlockStore {
    * @param isCopied whether the client that copies the bytes makes their checksum. Then the slot
    *     may be one that another client may still write. A checksum that the daemon makes would hide
    *     such a write
+   * @param lane the lane of the slot, if there is a free one in it; {@code SlotAllocator.ANY_LANE}
+   *     if any lane will do
    * @return false while no slot is free; an eviction that frees one may have begun
    */
-  public boolean reserve(int block, int sizeClass, long session, boolean isCopied) {
-    if (!first.allocate(block, sizeClass, session, false, isCopied)) {
+  public boolean reserve(int block, int sizeClass, long session, boolean isCopied, int lane) {
+    if (!first.allocate(block, sizeClass, session, false, isCopied, lane)) {
       moves.evictions().makeRoomForWaiting(sizeClass, session, isCopied);
-      if (!first.allocate(block, sizeClass, session, true, isCopied)) {
+      if (!first.allocate(block, sizeClass, session, true, isCopied, lane)) {
         return false;
       }
     }

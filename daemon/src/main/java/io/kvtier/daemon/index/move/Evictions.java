@@ -305,7 +305,8 @@ public final class Evictions {
   private boolean allocate(int block, LowerTier target) {
     ResidentTier tier = target.tier();
     int sizeClass = tier.sizeClass(block);
-    if (tier.allocate(block, sizeClass, SlotAllocator.DAEMON, true, false)) {
+    if (tier.allocate(
+        block, sizeClass, SlotAllocator.DAEMON, true, false, SlotAllocator.ANY_LANE)) {
       return true;
     }
     makeRoomIn(target, sizeClass);

@@ -169,11 +169,13 @@ public final class Promotions {
   }
 
   private boolean allocate(int block, int sizeClass, boolean mayDoubt) {
-    if (first.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt)) {
+    if (first.allocate(
+        block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt, SlotAllocator.ANY_LANE)) {
       return true;
     }
     evictions.makeRoomForWaiting(sizeClass, SlotAllocator.DAEMON, mayDoubt);
-    return first.allocate(block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt);
+    return first.allocate(
+        block, sizeClass, SlotAllocator.DAEMON, true, mayDoubt, SlotAllocator.ANY_LANE);
   }
 
   /**

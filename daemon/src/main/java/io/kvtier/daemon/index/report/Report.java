@@ -4,6 +4,7 @@ import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.gpu.GpuReport;
+import io.kvtier.tiers.host.NumaReport;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -76,12 +77,14 @@ public record Report(
    * Where blocks are kept.
    *
    * @param object null where the daemon has no object tier
+   * @param numa where the first tier's memory is; null where that does not matter
    * @param events the fields of the event publisher; null where events are not published
    */
   public record Storage(
       List<Tier> tiers,
       @Nullable ObjectTier object,
       List<GpuReport> gpus,
+      @Nullable NumaReport numa,
       @Nullable Map<String, Object> events) {
     public Storage {
       tiers = List.copyOf(tiers);

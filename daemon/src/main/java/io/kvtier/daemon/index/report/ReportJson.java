@@ -9,6 +9,7 @@ import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.gpu.CopyStrategy;
 import io.kvtier.tiers.gpu.GpuReport;
+import io.kvtier.tiers.host.NumaReport;
 import io.kvtier.tiers.object.janitor.JanitorReport;
 import java.util.HexFormat;
 import java.util.List;
@@ -193,11 +194,33 @@ public final class ReportJson {
       gpus.add(json(gpu));
     }
     put("gpus", gpus);
+    if (storage.numa() != null) {
+      put("numa", json(storage.numa()));
+    }
     if (storage.events() != null) {
       JsonObject events = new JsonObject();
       storage.events().forEach((name, value) -> events.add(name, json(value)));
       put("events", events);
     }
+  }
+
+  private static JsonObject json(NumaReport numa) {
+    JsonArray nodes = new JsonArray();
+    for (NumaReport.Node node : numa.nodes()) {
+      JsonArray gpus = new JsonArray();
+      node.home().gpus().forEach(gpus::add);
+      nodes.add(
+          new JsonObject()
+              .add("node", node.home().node())
+              .add("slab_bytes", node.slabBytes())
+              .add("taken_bytes", node.takenBytes())
+              .add("processors", node.home().cpus().cardinality())
+              .add("gpus", gpus));
+    }
+    return new JsonObject()
+        .add("nodes", nodes)
+        .add("elsewhere_bytes", numa.elsewhereBytes())
+        .add("trouble", numa.trouble());
   }
 
   private static JsonObject json(GpuReport gpu) {

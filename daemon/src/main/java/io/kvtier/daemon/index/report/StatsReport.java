@@ -20,6 +20,7 @@ import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.GpuReport;
+import io.kvtier.tiers.host.NumaReport;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -31,6 +32,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.IntPredicate;
 import java.util.function.LongSupplier;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -71,6 +73,7 @@ public final class StatsReport {
   private final BooleanSupplier drains;
   private final HealthWatch health;
   private final @Nullable EventTap events;
+  private Supplier<@Nullable NumaReport> numa = () -> null;
 
   public StatsReport(Identity identity, Parts parts) {
     this.identity = identity;
@@ -107,9 +110,14 @@ public final class StatsReport {
             drains.getAsBoolean()),
         health.refresh(nowNs),
         new Report.Work(counters(), store.drops().counts(), latencies()),
-        new Report.Storage(tiers(isSeen), object(), gpus(), events()),
+        new Report.Storage(tiers(isSeen), object(), gpus(), numa.get(), events()),
         new Report.Clients(
             accounts(isSeen), namespaces(isSeen), tenants(isSeen), sessions(isSeen)));
+  }
+
+  /** Sets who knows where the first tier's memory is. */
+  public void showNuma(Supplier<@Nullable NumaReport> source) {
+    numa = source;
   }
 
   private boolean maySee(@Nullable Grant asker, int tenant) {

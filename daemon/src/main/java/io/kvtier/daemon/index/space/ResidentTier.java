@@ -220,11 +220,12 @@ public final class ResidentTier {
    * @param session the session that will write the slot, or {@link SlotAllocator#DAEMON}
    * @param mayTake whether a region granted to another session may be taken over
    * @param mayDoubt whether a doubtful slot will do, which its last client may still write
+   * @param lane the lane to take it from if that has one, or {@link SlotAllocator#ANY_LANE}
    * @return false when there is none
    */
   public boolean allocate(
-      int block, int sizeClass, long session, boolean mayTake, boolean mayDoubt) {
-    int slot = slots.allocate(sizeClass, session, mayTake, mayDoubt, block);
+      int block, int sizeClass, long session, boolean mayTake, boolean mayDoubt, int lane) {
+    int slot = slots.allocate(sizeClass, session, mayTake, mayDoubt, block, lane);
     if (slot == SlotAllocator.NONE) {
       return false;
     }

@@ -85,14 +85,18 @@ final class TransferPool {
   Transfer takeFirst(int block, Transfer.Kind kind, int priority, Purpose why) {
     SlotAllocator slots = first.slots();
     int slot = first.slot(block);
-    return take(
-        block,
-        kind,
-        priority,
-        why,
-        slabs.apply(slots.regionOf(slot)),
-        slots.offsetOf(slot),
-        slots.slotBytes(slots.classOf(slot)));
+    int region = slots.regionOf(slot);
+    Transfer transfer =
+        take(
+            block,
+            kind,
+            priority,
+            why,
+            slabs.apply(region),
+            slots.offsetOf(slot),
+            slots.slotBytes(slots.classOf(slot)));
+    transfer.lane = slots.laneOf(region);
+    return transfer;
   }
 
   /**

@@ -251,7 +251,11 @@ public final class Puts {
     boolean hasSlot = first.state(block) == CopyState.RESERVED;
     if (!hasSlot
         && !store.reserve(
-            block, first.classFor(namespace.id()), session.id(), operation.isCopied)) {
+            block,
+            first.classFor(namespace.id()),
+            session.id(),
+            operation.isCopied,
+            SlotAllocator.ANY_LANE)) {
       holds.free(hold, session);
       return Slot.NONE;
     }
@@ -288,7 +292,12 @@ public final class Puts {
       Operation operation, int place, int block, Namespaces.Namespace namespace) {
     boolean isFirst = first.state(block) == CopyState.NONE;
     if (isFirst
-        && !store.reserve(block, first.classFor(namespace.id()), SlotAllocator.DAEMON, false)) {
+        && !store.reserve(
+            block,
+            first.classFor(namespace.id()),
+            SlotAllocator.DAEMON,
+            false,
+            devices.laneOf(operation))) {
       return Slot.NONE;
     }
     directory.addUses(block, -1);

@@ -7,7 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.eclipsesource.json.Json;
 import com.eclipsesource.json.JsonObject;
 import io.kvtier.protocol.Counter;
+import io.kvtier.tiers.host.NumaReport;
+import io.kvtier.tiers.numa.NumaPlan;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -40,7 +43,7 @@ final class ReportJsonTest {
             List.of(
                 new Report.Latency("get", 0, 0, Map.of()),
                 new Report.Latency("commit", 2, 30, Map.of(Report.Quantile.P50, 15L)))),
-        new Report.Storage(List.of(host), object, List.of(), null),
+        new Report.Storage(List.of(host), object, List.of(), null, null),
         new Report.Clients(List.of(), namespaces, tenants, List.of()));
   }
 
@@ -67,7 +70,37 @@ final class ReportJsonTest {
     assertFalse(json.names().contains("object"));
     assertFalse(json.names().contains("events"));
     assertFalse(json.names().contains("tenants"));
+    assertFalse(json.names().contains("numa"));
     assertEquals(0, json.get("troubles").asArray().size());
+  }
+
+  @Test
+  void of_slabsOnNumaNodes_saysWhatIsWhere() {
+    BitSet cpus = new BitSet();
+    cpus.set(4, 8);
+    NumaReport numa =
+        new NumaReport(
+            List.of(
+                new NumaReport.Node(
+                    new NumaPlan.Home(1, cpus, 1 << 30, 2, List.of("0000:1a:00.0")), 200, 150)),
+            50,
+            "refused");
+    Report plain = report(List.of(), null, null);
+    Report.Storage storage =
+        new Report.Storage(plain.storage().tiers(), null, List.of(), numa, null);
+    JsonObject json =
+        read(ReportJson.of(
+                new Report(
+                    plain.identity(), plain.health(), plain.work(), storage, plain.clients()),
+                BYTES_MAX))
+            .get("numa")
+            .asObject();
+    assertEquals(
+        "{\"node\":1,\"slab_bytes\":200,\"taken_bytes\":150,\"processors\":4,"
+            + "\"gpus\":[\"0000:1a:00.0\"]}",
+        json.get("nodes").asArray().get(0).toString());
+    assertEquals(50, json.getLong("elsewhere_bytes", 0));
+    assertEquals("refused", json.getString("trouble", ""));
   }
 
   @Test

@@ -103,7 +103,13 @@ class ResidentTierTest {
 
   private static void place(ResidentTier line, int block) {
     assertTrue(
-        line.allocate(block, line.slots().sizeClass(4096), SlotAllocator.DAEMON, true, false));
+        line.allocate(
+            block,
+            line.slots().sizeClass(4096),
+            SlotAllocator.DAEMON,
+            true,
+            false,
+            SlotAllocator.ANY_LANE));
     line.setState(block, CopyState.STAGING);
     line.becomeResident(block);
   }
