@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kvtier_testing.daemon import Daemon, eventually
+from kvtier_testing.direct_engine import LosingOnce
 from kvtier_testing.vllm_double import BLOCK_TOKENS, Engine, Request, config
 from kvtier_testing.vllm_hybrid import HybridEngine, HybridRequest, specs
 
@@ -89,23 +90,6 @@ class VllmDriver(Driver):
 
     def close(self) -> None:
         self.engine.close()
-
-
-class LosingOnce:
-    """A region that asks for another block in place of one, in the next load."""
-
-    def __init__(self, regions: list[Any], block: int) -> None:
-        self._regions = regions
-        self._region = regions[0]
-        self._block = block
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._region, name)
-
-    def get(self, keys: list[bytes], block_ids: list[int], **more: Any) -> Any:
-        self._regions[0] = self._region
-        keys = [bytes(len(key)) if at == self._block else key for at, key in enumerate(keys)]
-        return self._region.get(keys, block_ids, **more)
 
 
 class HybridDriver(VllmDriver):

@@ -1,1 +1,67 @@
-"""What connectors of all engines share. Nothing here imports an engine."""
+"""What connectors of all engines share. Nothing here imports an engine.
+
+A connector has these parts: an `Identity` makes the namespaces of its blocks. `Pools` registers the memory of each rank. A search says
+what there is of a request and holds it: `Search` for who waits, `Searches` for an engine that asks in each step. `Transfers` copies
+blocks. A `Guard` judges the daemon. `PrefillSpeed` and `Savings` know what loads are worth. `kvtier.engine.testing` has the contract that
+each connector keeps.
+"""
+
+from kvtier._polled import Polled
+from kvtier.engine.epochs import Adapters, Epochs, joined, salted
+from kvtier.engine.find import Found, Search
+from kvtier.engine.groups import ALL, LAST, Group, Need, Rule, chunk, longest, of_all_ranks, restorable, window
+from kvtier.engine.guard import Guard
+from kvtier.engine.identity import Identity, Named, Place, PoolText, Texts, refuse
+from kvtier.engine.keys import Keys, Prefix, Sought, hash_bytes
+from kvtier.engine.pools import Pool, Pools
+from kvtier.engine.savings import Savings, TypicalSpeed
+from kvtier.engine.search import Searches
+from kvtier.engine.settings import Settings
+from kvtier.engine.speed import PrefillSpeed
+from kvtier.engine.transfers import STORED, Load, Store, Transfer, Transfers, usable_tokens
+from kvtier.engine.units import Units
+
+__all__ = [
+    "ALL",
+    "LAST",
+    "STORED",
+    "Adapters",
+    "Epochs",
+    "Found",
+    "Group",
+    "Guard",
+    "Identity",
+    "Keys",
+    "Load",
+    "Named",
+    "Need",
+    "Place",
+    "Polled",
+    "Pool",
+    "PoolText",
+    "Pools",
+    "PrefillSpeed",
+    "Prefix",
+    "Rule",
+    "Savings",
+    "Search",
+    "Searches",
+    "Settings",
+    "Sought",
+    "Store",
+    "Texts",
+    "Transfer",
+    "Transfers",
+    "TypicalSpeed",
+    "Units",
+    "chunk",
+    "hash_bytes",
+    "joined",
+    "longest",
+    "of_all_ranks",
+    "refuse",
+    "restorable",
+    "salted",
+    "usable_tokens",
+    "window",
+]

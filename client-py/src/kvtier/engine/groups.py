@@ -110,6 +110,20 @@ class Group(NamedTuple):
         return Need(self.block_tokens, self.rule)
 
 
+def of_all_ranks(of_ranks: "Sequence[Sequence[Group]]") -> list[Group]:
+    """The groups of a model whose ranks have parts of each: a block is there when all parts are.
+
+    Args:
+        of_ranks: for each rank, its groups (`kvtier.engine.pools.Pools.groups`).
+    """
+    return [
+        some[0]._replace(
+            namespaces=list({one.name: one for group in some for one in group.namespaces}.values()), writers=sum(group.writers for group in some)
+        )
+        for some in zip(*of_ranks, strict=True)
+    ]
+
+
 def is_plain(rules: Sequence[Rule | None]) -> bool:
     """Whether the model has one group, with full attention. A request then has all its blocks until it ends, a unit of what is restored
     is a block, and each run from the first block can be restored.

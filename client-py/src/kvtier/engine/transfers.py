@@ -303,6 +303,8 @@ class Transfers:
         Returns:
             A status for each block, in the order of the transfers. Never raises.
         """
+        if not self._guard.may_ask():
+            return [Status.UNAVAILABLE] * sum(len(one.keys) for one in transfers)
         load = self.load(transfers, after)
         if load.copying is not None:
             _wait(load.copying, self._settings.load_timeout_s)
@@ -317,7 +319,7 @@ class Transfers:
         Returns:
             A status for each block; `STORED` are those of blocks that the daemon has. Never raises.
         """
-        store = self.store(transfer, after)
+        store = self.store(transfer, after) if self._guard.may_ask() else None
         if store is None:
             return [Status.UNAVAILABLE] * len(transfer.keys)
         _wait(store.copying, self._settings.put_timeout_s)

@@ -1,0 +1,324 @@
+"""Searches that somebody waits for: a thread with a hard deadline, a coroutine, or a loop that watches a descriptor.
+
+`kvtier.engine.search` has the searches of an engine that asks in each of its steps.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Self
+
+from kvtier._operations import Context, Hold, Operation, context_of, instant_after, lookup_groups
+from kvtier._operations import hold as hold_operation
+from kvtier._protocol import Status
+from kvtier._types import Held, Lookup
+from kvtier.client import Client, run
+from kvtier.engine.groups import Group
+from kvtier.engine.guard import Guard
+from kvtier.engine.keys import Keys, Sought
+from kvtier.engine.settings import Settings
+from kvtier.engine.speed import PrefillSpeed
+from kvtier.engine.units import Units, ending_statuses, sought_blocks
+
+_THREADS = 4
+"""that wait for searches of the descriptor and of coroutines"""
+_ASK_AGAIN_S = 0.001
+
+
+class Found:
+    """What a search has found, and holds until it is released: a context manager. Whoever drops it releases it.
+
+    What is held stays in host memory, in the namespaces of all ranks, until `expires_ns`. A load that begins meanwhile finds it.
+    """
+
+    __slots__ = ("_held", "blocks", "expires_ns", "had_tokens", "keys", "tokens")
+
+    def __init__(
+        self, had_tokens: int, tokens: int, keys: Sequence[Sequence[bytes]], blocks: Sequence[range], held: list[Held], expires_ns: int
+    ) -> None:
+        self._held = held
+        self.had_tokens = had_tokens
+        """how many tokens from the first the engine had itself"""
+        self.tokens = tokens
+        """how many tokens from the first the engine can have with what was found; `had_tokens`: nothing was found"""
+        self.keys = keys
+        """for each group, the keys of the blocks that a load must bring"""
+        self.blocks = blocks
+        """for each group, these blocks, by their place in the sequence"""
+        self.expires_ns = expires_ns
+        """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
+
+    @classmethod
+    def nothing(cls, had_tokens: int, groups: int = 0) -> Self:
+        """A miss."""
+        return cls(had_tokens, had_tokens, [()] * groups, [range(0)] * groups, [], 0)
+
+    def release(self) -> None:
+        """Gives the leases back; any number of times, in any thread."""
+        held, self._held = self._held, []
+        for one in held:
+            one.release()
+
+    def __bool__(self) -> bool:
+        return self.tokens > self.had_tokens
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class Search:
+    """Looks up what there is of a request, and holds it. No call raises for what the daemon does: what is wrong is a miss.
+
+    - `find` waits, and has a hard deadline. Many threads may call it.
+    - `find_async` is for a coroutine.
+    - `begin` returns at once. When the search has ended, the descriptor `fileno()` can be read, and `ended` has the result.
+
+    Every way out gives back the leases that nobody has taken: an error, the deadline, a cancelled coroutine, `close`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        groups: Sequence[Group],
+        settings: Settings,
+        unit_tokens: int,
+        keys: Keys,
+        guard: Guard,
+        speed: PrefillSpeed | None = None,
+    ) -> None:
+        """
+        Args:
+            client: stays open as long as this is used.
+            groups: those of the model.
+            settings: say how long a search may take, and what is worth a load.
+            unit_tokens: the engine restores whole units of so many tokens, which are whole blocks of each group.
+            keys: makes the keys of requests' blocks.
+            guard: judges what the daemon answers; its counters count the lookups.
+            speed: how fast the engine computes what it does not load; None: nobody knows.
+        """
+        self.units = Units(groups, unit_tokens)
+        self._client = client
+        self._settings = settings
+        self._keys = keys
+        self._guard = guard
+        self._speed = speed
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._event_fd = -1
+        self._begun: dict[str, Future[Found]] = {}
+        self._ended: list[tuple[str, Found]] = []
+
+    # ---- a thread that waits ----
+
+    def find(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True) -> Found:
+        """What there is of a request behind the tokens that the engine has. Never raises.
+
+        Args:
+            had_tokens: so many tokens from the first the engine has itself.
+            timeout_s: when it ends at the latest, whatever the daemon does; None: `Settings.lookup_s_max`.
+            holds: whether what was found is held; without, it may be gone when it is loaded.
+        """
+        groups = self.units.groups
+        first, rest = divmod(had_tokens, self.units.tokens)
+        nothing = Found.nothing(had_tokens, len(groups))
+        try:
+            if rest or not self._settings.load or not self._guard.may_ask() or self._keys.salt(request) is None:
+                return nothing
+            limit = self.units.limit(request)
+            if limit - first < max(1, self._settings.load_blocks_min):
+                return nothing
+            tokens = limit * self.units.tokens
+            keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in groups]
+            answer_by_ns = instant_after(self._settings.lookup_s_max if timeout_s is None else timeout_s)
+            return self._find(keys, first, answer_by_ns, holds) or nothing
+        except Exception as error:
+            # An engine goes on whatever its cache does.
+            self._guard.tell(f"cannot look up blocks: {error!r}")
+            return nothing
+
+    def _find(self, keys: Sequence[Sequence[bytes]], first: int, answer_by_ns: int, holds: bool) -> Found | None:
+        begun_ns = time.monotonic_ns()
+        self._count("lookups", 1)
+        found = None
+        while True:
+            link = self._client._connection.link(answer_by_ns)
+            if link is None:
+                return None
+            context = context_of(link, self.units.groups[0].namespaces[0], answer_by_ns)
+            answers, found = run(context, self._steps(context, keys, first, holds))
+            is_sought = found is None and sought_blocks(answers) > 0
+            if not is_sought or time.monotonic_ns() + int(_ASK_AGAIN_S * 1e9) >= answer_by_ns:
+                break
+            # The daemon asks the object store, and will know.
+            time.sleep(_ASK_AGAIN_S)
+        self._count("lookup_us", (time.monotonic_ns() - begun_ns) // 1000)
+        if found is not None:
+            self._count("hit_blocks", sum(map(len, found.blocks)))
+        return found
+
+    def _steps(
+        self, context: Context, keys: Sequence[Sequence[bytes]], first: int, holds: bool
+    ) -> Operation[tuple[list[Lookup], Found | None]]:
+        """A lookup in all namespaces, then leases in all of them."""
+        units = self.units
+        asked = [(one, some) for group, some in zip(units.groups, keys, strict=True) for one in group.namespaces]
+        answers: list[Lookup] = yield from lookup_groups(context, asked)
+        each = iter(answers)
+        by_group = [list(islice(each, len(group.namespaces))) for group in units.groups]
+        end = units.found(by_group, first)
+        if end - first < max(1, self._settings.load_blocks_min):
+            self._judge(ending_statuses(answers))
+            return answers, None
+        if not self._is_worth_it(end - first, max(one.estimated_load_s for one in answers)):
+            return answers, None
+        if not holds:
+            return answers, self._made(keys, first, end, [], 0)
+        holding: list[Held] = []
+        try:
+            runs = []
+            expiries = []
+            for group, some, blocks in zip(units.groups, keys, units.needed(first, end), strict=True):
+                of_ranks = []
+                for namespace in group.namespaces if blocks else ():
+                    asking = context._replace(
+                        properties=namespace, parent=some[blocks.start - 1] if blocks.start else None, depth=blocks.start
+                    )
+                    held: Hold = yield from hold_operation(asking, some[blocks.start : blocks.stop], 0)
+                    if held.leases is not None:
+                        holding.append(held.leases)
+                        expiries.append(held.expires_ns)
+                    if held.run == 0:
+                        self._judge([held.refusal])
+                    of_ranks.append(held.run)
+                runs.append(of_ranks)
+            count = units.held(runs, first, end)
+            if count < max(1, self._settings.load_blocks_min):
+                return answers, None
+            made = self._made(keys, first, first + count, holding, min(expiries, default=0))
+            holding = []
+            return answers, made
+        finally:
+            for one in holding:
+                one.release()
+
+    def _made(self, keys: Sequence[Sequence[bytes]], first: int, end: int, held: list[Held], expires_ns: int) -> Found:
+        blocks = self.units.needed(first, end)
+        needed = [some[these.start : these.stop] for some, these in zip(keys, blocks, strict=True)]
+        return Found(first * self.units.tokens, end * self.units.tokens, needed, blocks, held, expires_ns)
+
+    def _is_worth_it(self, units: int, load_s: float) -> bool:
+        """Whether the blocks are loaded, and not computed because that is faster."""
+        is_slower = self._settings.load_if_faster and self._speed is not None and load_s > self._speed.seconds(units * self.units.tokens)
+        if self._settings.may_load_in(load_s) and not is_slower:
+            return True
+        self._count("declined_blocks", units)
+        return False
+
+    def _count(self, name: str, count: int) -> None:
+        with self._lock:
+            self._guard.observed[name] += count
+
+    def _judge(self, statuses: Sequence[Status]) -> None:
+        with self._lock:
+            self._guard.judge(statuses)
+
+    # ---- a coroutine that waits ----
+
+    async def find_async(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True) -> Found:
+        """As `find`. The loop goes on meanwhile; when the coroutine is cancelled, what is found is released."""
+        future = self._submit(partial(self.find, request, had_tokens, timeout_s=timeout_s, holds=holds))
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_release)
+            raise
+
+    # ---- a loop that watches a descriptor ----
+
+    def fileno(self) -> int:
+        """An eventfd that can be read when a search has ended that was begun with `begin`. It is closed by `close`."""
+        with self._lock:
+            if self._event_fd < 0:
+                self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            return self._event_fd
+
+    def begin(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True) -> None:
+        """Begins a search; a request has at most one. Arguments as of `find`."""
+        self.fileno()
+        request_id = request.request_id
+        future = self._submit(partial(self.find, request, had_tokens, timeout_s=timeout_s, holds=holds))
+        with self._lock:
+            self._begun[request_id] = future
+        future.add_done_callback(partial(self._note, request_id))
+
+    def ended(self) -> list[tuple[str, Found]]:
+        """The searches that have ended since the last call: (request's id, what was found). The caller releases it."""
+        with self._lock:
+            ended, self._ended = self._ended, []
+            if self._event_fd >= 0:
+                try:
+                    os.eventfd_read(self._event_fd)
+                except BlockingIOError:
+                    pass
+        return ended
+
+    def drop(self, request_id: str) -> None:
+        """Ends the search of a request that nobody waits for any more, and releases what it finds."""
+        with self._lock:
+            future = self._begun.pop(request_id, None)
+            dropped = [found for one, found in self._ended if one == request_id]
+            self._ended = [(one, found) for one, found in self._ended if one != request_id]
+        if future is not None:
+            future.cancel()
+        for found in dropped:
+            found.release()
+
+    def _note(self, request_id: str, future: "Future[Found]") -> None:
+        if future.cancelled():
+            return
+        with self._lock:
+            is_wanted = self._begun.get(request_id) is future
+            if is_wanted:
+                del self._begun[request_id]
+                self._ended.append((request_id, future.result()))
+                os.eventfd_write(self._event_fd, 1)
+        if not is_wanted:
+            future.result().release()
+
+    def _submit(self, work: Callable[[], Found]) -> "Future[Found]":
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kvtier-search")
+        return self._pool.submit(work)
+
+    def close(self) -> None:
+        """Ends all searches, and releases what nobody has taken."""
+        with self._lock:
+            begun, self._begun = self._begun, {}
+            ended, self._ended = self._ended, []
+        for future in begun.values():
+            future.cancel()
+        for _, found in ended:
+            found.release()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            if self._event_fd >= 0:
+                os.close(self._event_fd)
+                self._event_fd = -1
+
+
+def _release(future: "Future[Found]") -> None:
+    if not future.cancelled():
+        future.result().release()

@@ -1,0 +1,427 @@
+"""What connectors of all engines share, without an engine."""
+
+import asyncio
+import itertools
+import json
+import logging
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from kvtier_testing.daemon import Daemon, eventually
+from kvtier_testing.direct_engine import DirectEngine
+
+import kvtier.engine
+from kvtier import Client, InvalidArgument, NamespaceMismatch, Status
+from kvtier.engine import (
+    ALL, LAST, Found, Guard, Identity, Need, Place, Pools, PoolText, Prefix, Settings, Texts, Transfer, Transfers, hash_bytes, refuse, usable_tokens,
+    window,
+)  # fmt: skip
+from kvtier.engine.testing import Wanted
+
+_numbers = itertools.count()
+Make = Callable[..., DirectEngine]
+
+
+@pytest.fixture
+def engines(daemon: Daemon) -> Iterator[Make]:
+    """Makes engines that share namespaces of this test's own."""
+    made: list[DirectEngine] = []
+    namespace = f"shared-{next(_numbers)}"
+
+    def make(at: Daemon = daemon, **wanted: Any) -> DirectEngine:
+        engine = DirectEngine(Wanted(str(at.socket_path), namespace, **wanted))
+        made.append(engine)
+        return engine
+
+    yield make
+    for engine in made:
+        engine.close()
+
+
+def prompt(count: int = 43, seed: int = 1) -> list[int]:
+    return [seed * 1000 + at for at in range(count)]
+
+
+def request_of(engine: DirectEngine, tokens: Sequence[int]) -> Prefix:
+    return engine._request(tokens)
+
+
+def leases_end(daemon: Daemon) -> bool:
+    with Client(daemon.socket_path, timeout=30) as client:
+        return eventually(lambda: client.counters()["leases"] == 0)
+
+
+# ---- the package ----
+
+
+def test_package_importsNoEngine() -> None:
+    source = (
+        "import sys, json, pkgutil, importlib, kvtier.engine\n"
+        "for one in pkgutil.walk_packages(kvtier.engine.__path__, 'kvtier.engine.'): importlib.import_module(one.name)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    loaded = json.loads(subprocess.run([sys.executable, "-c", source], capture_output=True, check=True, text=True).stdout)
+    assert "kvtier.engine.testing" in loaded
+    foreign = {"vllm", "sglang", "lmcache", "torch", "pytest"}
+    assert not [name for name in loaded if name.split(".")[0] in foreign or name.startswith("kvtier.vllm")]
+
+
+def test_publicNames_areThereAndSayWhatTheyAre() -> None:
+    assert len(set(kvtier.engine.__all__)) == len(kvtier.engine.__all__)
+    for name in kvtier.engine.__all__:
+        one = getattr(kvtier.engine, name)
+        if callable(one):
+            assert one.__doc__ and one.__module__.startswith("kvtier."), name
+
+
+# ---- keys ----
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(b"\1" * 32, b"\1" * 32), ("01ff", b"\1\xff"), (258, bytes(14) + b"\1\2"), ((1 << 128) - 1, b"\xff" * 16)]
+)
+def test_hash_ofAnyForm_isBytes(value: bytes | str | int, expected: bytes) -> None:
+    assert hash_bytes(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"", "has 0 bytes; expected 1 to 32"), (b"x" * 33, "has 33 bytes"), ("0g", "'0g'; expected hexadecimal"), (-1, "-1; expected a number from 0"),
+        (1 << 128, "below 2"), (1.5, "1.5; expected bytes"), (True, "True; expected bytes"),
+    ],
+)  # fmt: skip
+def test_hash_thatIsNone_isNamed(value: Any, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        hash_bytes(value)
+
+
+# ---- identities ----
+
+
+def identity(**changed: Any) -> Identity:
+    given: dict[str, Any] = {
+        "engine": "mine", "model": "org/model", "model_config": "c0ffee", "weights": "commit 1 of org/model", "dtype": "bfloat16", "page_tokens": 16,
+        "hash": "sha256", "hash_seed": "none", "alone": "4711",
+    }  # fmt: skip
+    return Identity(**(given | changed))
+
+
+def test_identity_wholeModel_namesItsNamespace() -> None:
+    named = identity().of_model("bfloat16 plain", "2 layers")
+    assert named.name == "mine/org/model/weights-23e5920a1013"
+    assert named.properties == {
+        "engine": "mine", "model_config": "c0ffee", "weights": "commit 1 of org/model", "processor": "none", "dtype": "bfloat16", "block_tokens": "16",
+        "hash": "sha256", "hash_seed": "none", "lora": "by content", "salt": "in keys", "layout": "bfloat16 plain", "form": "2 layers",
+    }  # fmt: skip
+
+
+def test_identity_ranksAndPools_haveNamespacesOfTheirOwn() -> None:
+    pool = PoolText.of(1, 2, 32, ["layers.1", "layers.3"], window(100))
+    named = identity().of_rank("bfloat16[2x16]", Place(1, 2, 3, 4), pool)
+    assert named.name.startswith("mine/org/model/group-1/pp1tp3/weights-")
+    told = named.properties
+    assert (told["pipeline"], told["tensor"], told["group"], told["rule"], told["block_tokens"]) == ("1 of 2", "3 of 4", "1 of 2", "window 100", "32")
+    assert "form" not in told and PoolText.of(0, 1, 16, ["a"], ALL).properties == {}
+
+
+def test_identity_otherWeights_haveAnotherName() -> None:
+    names = {identity(weights=weights).of_model("l", "f").name for weights in ("one", "other", "")}
+    assert len(names) == 3
+    # Where nobody knows them, they are those of one engine alone.
+    assert identity(weights="", alone="a").suffix != identity(weights="", alone="b").suffix
+
+
+def test_identity_hashesThatNobodyElseCanMake_areKeptApart() -> None:
+    named = identity(hash_seed=None, unseeded="engine-3").of_model("l", "f")
+    assert named.name.startswith("mine/org/model/unseeded-engine-3/") and named.properties["hash_seed"] == "none, of this engine alone"
+
+
+def test_identity_textsOfSeveralLines_areOne() -> None:
+    named = identity(model="a\n b", dtype="x\ny").of_model("", "f")
+    assert named.name.startswith("mine/a b/") and named.properties["dtype"] == "x y" and named.properties["layout"] == "none"
+
+
+@pytest.mark.parametrize("policy", ["fail", "serve"])
+def test_mismatch_isToldInTheWordsOfTheEngine(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    texts = Texts("the setting X", "SEED")
+    error = NamespaceMismatch("namespace 'n' is registered with other properties: hash_seed is '1'")
+    log = logging.getLogger("kvtier")
+    if policy == "serve":
+        refuse(error, policy, texts, log)
+        text = caplog.text
+    else:
+        with pytest.raises(RuntimeError) as raised:
+            refuse(error, policy, texts, log)
+        text = str(raised.value)
+    assert "hash_seed is '1'" in text and "different values of SEED" in text and "set another the setting X" in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "property_name"),
+    [({"dtype": "float16"}, "dtype"), ({"page_tokens": 32}, "block_tokens"), ({"hash": "xxh3"}, "hash"), ({"adapters": "none"}, "lora"),
+     ({"salt": "none"}, "salt"), ({"engine": "other", "namespace": "one"}, "engine"), ({"model_config": "0"}, "model_config")],
+)  # fmt: skip
+def test_engineThatDiffers_isRefused_andTheDifferenceNamed(daemon: Daemon, changed: dict[str, str], property_name: str) -> None:
+    space = f"mismatch-{next(_numbers)}"
+    with Client(daemon.socket_path) as client:
+        first = identity(namespace=space).of_model("l", "f")
+        Pools(client).add(first, numpy.zeros((2, 64), numpy.uint8), block_tokens=16, block_bytes=64)
+        other = identity(**({"namespace": space} | changed | {"namespace": space})).of_model("l", "f")
+        with pytest.raises(NamespaceMismatch, match=f"{property_name} is"):
+            Pools(client).add(other, numpy.zeros((2, 64), numpy.uint8), block_tokens=16, block_bytes=64)
+
+
+# ---- pools ----
+
+
+def test_pool_ofABuffer_copiesItsBlocks(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as client:
+        memory = bytearray(b"ab" * 64)
+        pools = Pools(client)
+        named = identity(namespace=f"buffer-{next(_numbers)}").of_model("l", "f")
+        pool = pools.add(named, memory, block_tokens=16, block_bytes=32, rule=LAST)
+        assert (pool.group.number, pool.group.rule, pool.group.is_offered, pool.region.blocks) == (0, LAST, True, 4)
+        transfers = Transfers(pools.regions, Settings(), Guard(logging.getLogger("kvtier")))
+        assert transfers.put(Transfer("r", [b"k" * 8], [1], 0)) == [Status.OK]
+        memory[32:64] = bytes(32)
+        assert transfers.get([Transfer("r", [b"k" * 8], [3], 0), Transfer("r", [b"n" * 8], [2], 1)]) == [Status.OK, Status.MISS]
+        assert bytes(memory[96:]) == b"ab" * 16
+        pools.close()
+        assert len(pools) == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "text"), [(bytes(64), "read-only or has gaps"), (bytearray(60), "60 bytes; expected a multiple of the 32"), (bytearray(), "0 bytes")]
+)
+def test_pool_ofABufferThatDoesNotFit_saysSo(daemon: Daemon, memory: Any, text: str) -> None:
+    with Client(daemon.socket_path) as client, pytest.raises(InvalidArgument, match=text):
+        Pools(client).add(identity().of_model("l", "f"), memory, block_tokens=16, block_bytes=32)
+
+
+# ---- transfers ----
+
+
+def load_of(*parts: tuple[int, int, int]) -> list[Transfer]:
+    """(pool, first block, blocks) of each."""
+    return [Transfer("r", [bytes([at]) for at in range(count)], list(range(count)), depth, group=pool) for pool, depth, count in parts]
+
+
+OK, MISS = Status.OK, Status.MISS
+FULL, WINDOW = Need(4, ALL), Need(4, window(6))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "had", "expected"),
+    [([OK] * 4, 0, 16), ([OK, MISS, OK, OK], 0, 4), ([MISS, OK, OK, OK], 0, 0), ([OK, OK], 8, 16), ([OK, MISS], 8, 12), ([MISS, OK], 8, 8)],
+)  # fmt: skip
+def test_usableTokens_endAtTheFirstHole(statuses: list[Status], had: int, expected: int) -> None:
+    assert usable_tokens([FULL], load_of((0, had // 4, len(statuses))), statuses, 4, had) == expected
+
+
+def test_usableTokens_countAPage_whenAllItsPoolsAreIn() -> None:
+    # At 16 tokens the window needs its last two blocks.
+    parts = load_of((0, 0, 4), (1, 2, 2))
+    assert usable_tokens([FULL, WINDOW], parts, [OK] * 6, 4) == 16
+    # Before the window nothing was loaded, so that no shorter length does.
+    assert usable_tokens([FULL, WINDOW], parts, [OK] * 5 + [MISS], 4) == 0
+    assert usable_tokens([FULL, WINDOW], load_of((0, 0, 4), (1, 0, 4)), [OK] * 7 + [MISS], 4) == 12
+
+
+def test_transfers_withoutADaemon_areStatuses(tmp_path: Path) -> None:
+    with Client(tmp_path / "none.sock", timeout=0.1) as client:
+        pools = Pools(client)
+        pools.add(identity().of_model("l", "f"), bytearray(64), block_tokens=16, block_bytes=32)
+        guard = Guard(logging.getLogger("kvtier"))
+        transfers = Transfers(pools.regions, Settings(), guard)
+        assert transfers.put(Transfer("r", [b"k"], [0], 0)) == [Status.UNAVAILABLE]
+        assert transfers.get([Transfer("r", [b"k"], [0], 0)]) == [Status.UNAVAILABLE]
+        assert guard.observed["refused_blocks"] == guard.observed["load_failed_blocks"] == 1
+
+
+def test_transfers_thatMakeNoSense_areStatuses_andToldOnce(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
+    engine = engines()
+    for _ in range(3):
+        assert engine.transfers[0].get([Transfer("r", [b"k"], [10_000], 0)]) == [Status.UNAVAILABLE]
+    assert caplog.text.count("cannot load blocks") == 1
+
+
+# ---- searches ----
+
+
+def test_search_holdsWhatItFinds_untilItIsReleased(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    assert engine.search is not None
+    with Client(daemon.socket_path) as client, engine.search.find(request_of(engine, prompt())) as found:
+        assert found and (found.tokens, found.had_tokens, list(found.blocks[0])) == (40, 0, list(range(10)))
+        assert eventually(lambda: client.counters()["leases"] == 10) and found.expires_ns > 0
+    assert leases_end(daemon)
+    found.release()
+
+
+def test_search_thatHoldsNothing_findsTheSame(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    assert engine.search is not None
+    found = engine.search.find(request_of(engine, prompt()), holds=False)
+    assert found.tokens == 40
+    with Client(daemon.socket_path) as client:
+        assert client.counters()["leases"] == 0
+
+
+def test_search_ofAnEngineThatHasTheBeginning_holdsTheRest(engines: Make) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    assert engine.search is not None
+    with engine.search.find(request_of(engine, prompt()), 12) as found:
+        assert (found.tokens, list(found.blocks[0]), len(found.keys[0])) == (40, list(range(3, 10)), 7)
+    assert not engine.search.find(request_of(engine, prompt()), 40)
+    assert not engine.search.find(request_of(engine, prompt()), 13)
+
+
+def test_search_thatNobodyKeeps_isReleased(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    assert engine.search is not None
+    assert engine.search.find(request_of(engine, prompt())).tokens == 40
+    assert leases_end(daemon)
+
+
+def test_search_inManyThreads_findsTheSame(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    search, request = engine.search, request_of(engine, prompt())
+    assert search is not None
+    seen: list[int] = []
+
+    def ask() -> None:
+        for _ in range(50):
+            with search.find(request) as found:
+                seen.append(found.tokens)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [40] * 200 and engine.guard.observed["lookups"] == 201
+    assert leases_end(daemon)
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio", "eventfd"])
+@pytest.mark.parametrize("state", ["there", "killed", "hangs"])
+def test_everyFace_hasItsAnswerInTime(fresh_daemon: Daemon, face: str, state: str) -> None:
+    engine = DirectEngine(Wanted(str(fresh_daemon.socket_path), "faces"), face)
+    try:
+        engine.serve(prompt())
+        if state == "killed":
+            fresh_daemon.kill()
+        elif state == "hangs":
+            fresh_daemon.pause()
+        assert engine.find(prompt()) == (40 if state == "there" else 0)
+        assert bool(engine.guard.observed["lookups_late"]) is (state == "hangs")
+        # A daemon that did not answer is not asked for a while.
+        before = engine.guard.observed["lookups"]
+        assert state != "hangs" or (engine.find(prompt(seed=2)) == 0 and engine.guard.observed["lookups"] == before)
+    finally:
+        engine.close()
+
+
+def test_coroutineThatIsCancelled_releasesWhatWasFound(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    search, request = engine.search, request_of(engine, prompt())
+    assert search is not None
+    begun, go_on = threading.Event(), threading.Event()
+    real = search.find
+
+    def slow(*arguments: Any, **more: Any) -> Found:
+        found = real(*arguments, **more)
+        begun.set()
+        assert go_on.wait(30)
+        return found
+
+    monkeypatch.setattr(search, "find", slow)
+
+    async def ask() -> None:
+        task = asyncio.ensure_future(search.find_async(request))
+        await asyncio.to_thread(begun.wait, 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask())
+    go_on.set()
+    assert leases_end(daemon)
+
+
+def test_descriptor_canBeRead_whenASearchHasEnded(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    search = engine.search
+    assert search is not None
+    assert not select.select([search.fileno()], [], [], 0)[0]
+    requests = [request_of(engine, prompt()) for _ in range(3)]
+    for one in requests:
+        search.begin(one)
+    ended: dict[str, Found] = {}
+    while len(ended) < 3:
+        assert select.select([search.fileno()], [], [], 30)[0]
+        ended |= dict(search.ended())
+    assert {one.request_id for one in requests} == set(ended) and {one.tokens for one in ended.values()} == {40}
+    assert not select.select([search.fileno()], [], [], 0)[0]
+    for one in ended.values():
+        one.release()
+    assert leases_end(daemon)
+
+
+def test_searchesThatAreDropped_orNeverTaken_areReleased(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    search = engine.search
+    assert search is not None
+    requests = [request_of(engine, prompt()) for _ in range(4)]
+    for one in requests:
+        search.begin(one)
+    search.drop(requests[0].request_id)
+    assert select.select([search.fileno()], [], [], 30)[0]
+    search.drop(requests[1].request_id)
+    search.close()
+    assert leases_end(daemon)
+
+
+def test_slowTier_isComputed_unlessItIsWanted(engines: Make) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    assert engine.search is not None
+    assert engine.search._is_worth_it(10, 0.5)
+    assert not engine.search._is_worth_it(10, 20.0)
+    assert engine.guard.observed["declined_blocks"] == 10
+
+
+# ---- the guard ----
+
+
+def test_guard_leavesADaemonAlone_thatHasOtherProperties(caplog: pytest.LogCaptureFixture) -> None:
+    guard = Guard(logging.getLogger("kvtier"), "they differ.")
+    assert guard.may_ask()
+    for _ in range(2):
+        guard.judge([Status.OK, Status.NAMESPACE_MISMATCH])
+    assert guard.is_refused and not guard.may_ask()
+    assert caplog.text.count("they differ. Until then") == 1
+
+
+def test_guard_tellsADifferentTextOnce_andNotEndlessly(caplog: pytest.LogCaptureFixture) -> None:
+    guard = Guard(logging.getLogger("kvtier"))
+    for number in range(100):
+        guard.tell(f"text {number}.")
+        guard.tell(f"text {number}.")
+    assert caplog.text.count("kvtier: text") == 64
