@@ -16,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from kvtier_testing import process
 
+from checks.engines import several
 from checks.engines.switch import share
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of, whole
@@ -138,6 +140,7 @@ class Runs:
         self.lens = arguments.lens
         self.reps = arguments.reps
         self.host = arguments.host
+        self.tiny = arguments.tiny
         self.link_bytes_per_ms = 0.0
         self.turn = 0
         self.found: dict[str, Any] = {}
@@ -296,6 +299,46 @@ class Runs:
         found: dict[str, Any] = json.loads(out.read_text())
         return found
 
+    def ranks(self) -> None:
+        """Engines of two ranks and of one restore each other's blocks."""
+        with several.model_of(self.tiny) as model:
+            daemon = self.daemon("kvtierd-ranks", self.host, "0")
+            try:
+                self.has_failed |= not several.ranks(self._starter(model, {}), self.note, self._lens, self.reps, self._link_ms)
+            finally:
+                daemon.stop()
+
+    def sharing(self) -> None:
+        """One engine gets blocks from another's GPU memory, and from host memory."""
+        from kvtier import Client
+
+        with several.model_of(self.tiny) as model:
+            daemon = self.daemon("kvtierd-sharing", self.host, "0")
+            try:
+                with Client(self.work / "sock", timeout=30) as client:
+                    start = self._starter(model, {"kvtier.share": "on"})
+                    self.has_failed |= not several.sharing(start, self.note, self._lens, self.reps, client.counters)
+            finally:
+                daemon.stop()
+
+    def _starter(self, model: Path, settings: dict[str, Any]) -> Callable[[str, int, str], several.Engine]:
+        kv = kvtier(self.work / "sock")
+        kv["kv_connector_extra_config"] |= settings
+
+        def start(gpus: str, ranks: int, name: str) -> several.Engine:
+            return several.Engine(
+                model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny
+            )
+
+        return start
+
+    @property
+    def _lens(self) -> list[int]:
+        return [int(tokens) for tokens in self.lens.split(",")]
+
+    def _link_ms(self, tokens: int) -> float:
+        return tokens * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
+
     def ssd(self) -> None:
         """Restores after all blocks went to SSD, and the memory was given up."""
         shutil.rmtree(self.work / "ssd", ignore_errors=True)
@@ -362,6 +405,8 @@ print(statistics.median(copied() for _ in range(7)))
 """
 
 PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "batches", "batches_eager", "ssd")
+PARTS_OF_TWO = ("ranks", "sharing")
+"""that need two GPUs"""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -369,9 +414,13 @@ def main(words: list[str] | None = None) -> int:
     parser = Arguments(prog="run")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lens", default="8192,32768")
-    parser.add_argument("--only", type=some_of(PARTS, again=True), default=list(PARTS), help="in this order; one may come again")
+    parser.add_argument(
+        "--only", type=some_of(PARTS + PARTS_OF_TWO, again=True), default=list(PARTS),
+        help=f"in this order; one may come again; {' and '.join(PARTS_OF_TWO)} need two GPUs and come only where they are named",
+    )  # fmt: skip
     parser.add_argument("--reps", type=whole, default=5, help="prompts of each length, of whose times the median is taken")
     parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
+    parser.add_argument("--tiny", action="store_true", help="of ranks and sharing: a model for a processor, to try the program")
     arguments = parser.parse_args(words)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kvtier-") as work:

@@ -18,13 +18,13 @@ from typing import Any
 from checks.engines.switch import ROUNDS, Switch
 from checks.shared.command_line import Arguments
 
-_MODEL = {
+WHOLE: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
     "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32000,
     "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "torch_dtype": "bfloat16",
     "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "tie_word_embeddings": False,
 }  # fmt: skip
-_TINY = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+TINY: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
 
 
 class Engine:
@@ -37,7 +37,7 @@ class Engine:
         import vllm
 
         self._vllm = vllm
-        (folder / "config.json").write_text(json.dumps(_MODEL | (_TINY if tiny else {})))
+        (folder / "config.json").write_text(json.dumps(WHOLE | (TINY if tiny else {})))
         # A processor's attention takes no smaller ones.
         self.block_tokens = 32 if tiny else 16
         more: dict[str, Any] = {} if tiny else {"attention_config": {"backend": "FLASH_ATTN"}, "gpu_memory_utilization": 0.5}

@@ -24,6 +24,7 @@ from kvtier import Client, InvalidArgument, KvtierError, Leases, Lookup, Status
 from kvtier.annotations import of_tokens
 from kvtier.engine import transfers
 from kvtier.engine.search import Searches
+from kvtier.engine.sharing import Sharing
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.transfers import Load as _Load
 from kvtier.vllm import _engine, _scheduler, _versions
@@ -1975,3 +1976,127 @@ def test_modelOfAnUnknownKind_isServedWithout(monkeypatch: pytest.MonkeyPatch, t
         connector = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
     assert "KV cache is of kind SimpleNamespace" in caplog.text
     assert connector.get_num_new_matched_tokens(request(), 0) == (0, False)
+
+
+# ---- blocks that other engines get from this one's memory ----
+
+
+class Siblings:
+    """What engines on other GPUs would read: blocks of one rank's tensors, which nobody may change meanwhile."""
+
+    registrations = 1
+
+    def __init__(self, engine: Engine, rank: int = 0) -> None:
+        self.worker = engine.workers[rank]
+        self.advertised: dict[bytes, tuple[int, bytes]] = {}
+        self.revoked = 0
+        worker = self.worker.connector._worker
+        worker._sharing = worker._transfers._sharing = Sharing([self], rank)
+        engine.scheduler._scheduler._shares = True
+        compute = self.worker.compute
+
+        def checked(*arguments: Any) -> None:
+            compute(*arguments)
+            self.check()
+
+        self.worker.compute = checked  # type: ignore[method-assign]
+
+    def advertise(self, keys: list[bytes], block_ids: list[int], *, rank: int = 0) -> list[Status]:
+        for key, block in zip(keys, block_ids, strict=True):
+            self.advertised.setdefault(key, (block, self._bytes(block)))
+        return [Status.OK if self.advertised[key][0] == block else Status.BUSY for key, block in zip(keys, block_ids, strict=True)]
+
+    def revoke(self, keys: list[bytes]) -> list[Status]:
+        self.check()
+        self.revoked += len(keys)
+        return [Status.MISS if self.advertised.pop(key, None) is None else Status.OK for key in keys]
+
+    def check(self) -> None:
+        for key, (block, content) in self.advertised.items():
+            assert self._bytes(block) == content, f"block {block} was written to while others may read {key.hex()}"
+
+    def check_keys(self, spare: int) -> None:
+        """Each block has the bytes that kvtier has under its key."""
+        region = self.worker.connector._worker._regions[0]
+        for key, (_, content) in self.advertised.items():
+            assert region.get([key], [spare]).wait() == [Status.OK]
+            assert self._bytes(spare) == content
+
+    def _bytes(self, block: int) -> bytes:
+        return b"".join(tensor.array[block].tobytes() for tensor in self.worker.tensors)
+
+
+def test_storedBlocks_areAdvertised_untilTheirPlacesAreWrittenAnew(engines: Make) -> None:
+    engine = engines(blocks=14)
+    siblings = Siblings(engine)
+    one = request()
+    stored(engine, one)
+    engine.step()
+    assert list(siblings.advertised) == one.block_hashes
+    siblings.check_keys(13)
+    other = request(seed=2)
+    stored(engine, other)
+    engine.step()
+    # It has the places of the first one.
+    assert list(siblings.advertised) == other.block_hashes and siblings.revoked == 10
+
+
+def test_loadedBlocks_areAdvertised_butForTheOneWhoseLastTokenIsComputedAgain(engines: Make) -> None:
+    stored(engines(), request(40))
+    engine = engines()
+    siblings = Siblings(engine)
+    again = request(40)
+    engine.run(again)
+    engine.step()
+    assert again.external_tokens == 40
+    assert list(siblings.advertised) == again.block_hashes[:9] and siblings.revoked == 1
+
+
+def test_loadOfWhichABlockFailed_isComputedInItsPlace_andNotAdvertised(engines: Make) -> None:
+    stored(engines(), request())
+    engine = engines(ranks=2)
+    siblings = [Siblings(engine, rank) for rank in range(2)]
+    stored(engines(ranks=2), request())
+    again = request()
+    worker = engine.workers[1].connector._worker
+    worker._regions[0] = LosingRegion(worker._regions[0], again.block_hashes[0], {4})
+    engine.run(again)
+    engine.settle()
+    engine.step()
+    assert engine.recomputed == 6
+    # The first rank has loaded all; from the fifth on its blocks were written anew. They were known, and are not stored again.
+    assert list(siblings[0].advertised) == again.block_hashes[:4] and siblings[0].revoked == 6
+    assert siblings[1].advertised == {}
+
+
+def test_reuseOfBlocks_isToldOnlyWhereTheyAreShared(engines: Make) -> None:
+    engine = engines()
+    engine.scheduler._scheduler._stores_under_way = 0
+    one = request()
+    engine.add(one)
+    assert engine.scheduler._scheduler.plan(engine._schedule()).reused == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_manyRequests_noAdvertisedBlockIsWrittenTo(engines: Make, seed: int) -> None:
+    chance = random.Random(seed)
+    engine = engines({"kvtier.store": chance.choice(["all", "prompt"])}, blocks=64, step_tokens=chance.choice([16, 1000]))
+    siblings = Siblings(engine)
+    for _ in range(60):
+        running = [one for one in engine.running if one.num_computed_tokens == one.num_tokens]
+        event = chance.randrange(6)
+        if event == 0 and len(engine.waiting) + len(engine.running) < 3:
+            engine.add(request(chance.randint(5, 50), seed=chance.randrange(4)))
+        elif event == 1 and running:
+            engine.finish(chance.choice(running))
+        elif event == 2 and engine.running and not engine.waiting:
+            engine.preempt(chance.choice(engine.running))
+        elif event == 3 and running:
+            chance.choice(running).tokens.append(7)
+        engine.step()
+    for one in list(engine.running):
+        engine.finish(one)
+    engine.settle()
+    engine.step()
+    siblings.check()
+    assert siblings.advertised or siblings.revoked

@@ -388,6 +388,7 @@ class DeviceRegion:
         self._lock = threading.Lock()
         self._registered: tuple[Link, int] | None = None
         self._takes_events = False
+        self._registrations = 0
         self._renewal: threading.Thread | None = None
         self._closed = False
         answer_by_ns = _operations.instant_after(REGISTER_TIMEOUT_S)
@@ -402,6 +403,11 @@ class DeviceRegion:
         another user, or in another container, can't.
         """
         return self._takes_events
+
+    @property
+    def registrations(self) -> int:
+        """How often it was registered: once, and again after each restart of the daemon, which then knows no advertised block."""
+        return self._registrations
 
     @property
     def blocks(self) -> int:
@@ -721,6 +727,7 @@ class DeviceRegion:
         if status is not _OK:
             raise Unavailable(f"the device memory was not registered: {why}")
         self._takes_events = takes_events
+        self._registrations += 1
         self._registered = (link, value)
 
     def _register_spec(self, link: Link, spec: RegionSpec, answer_by_ns: int) -> tuple[Status, int, str]:

@@ -167,7 +167,7 @@ def config(extra: dict[str, Any], **changed: Any) -> Any:
         cache_config=SimpleNamespace(
             prefix_caching_hash_algo="sha256_cbor", cache_dtype="auto", block_size=BLOCK_TOKENS, hash_block_size=None
         ),
-        parallel_config=SimpleNamespace(pipeline_parallel_size=1, tensor_parallel_size=1),
+        parallel_config=SimpleNamespace(pipeline_parallel_size=1, tensor_parallel_size=1, data_parallel_size=1, data_parallel_rank=0),
         load_config=SimpleNamespace(load_format="auto"),
         compilation_config=SimpleNamespace(static_forward_context={}),
         speculative_config=None, lora_config=None,

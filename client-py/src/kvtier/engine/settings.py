@@ -44,6 +44,9 @@ class Settings:
     """when the namespace belongs to an engine of another configuration: 'fail' to start, or 'serve' without kvtier"""
     annotate: bool = False
     """whether blocks are stored with their tokens, for a daemon that publishes KV events"""
+    share: str = "auto"
+    """whether engines on other GPUs of the host get blocks from this one's memory, from GPU to GPU: 'on', 'off', or 'auto': where this
+    engine is one of several data-parallel ranks"""
 
     @classmethod
     def of(cls, extra: dict[str, Any]) -> Self:
@@ -75,7 +78,7 @@ class Settings:
         return load_s <= min(self.load_s_max, self.load_timeout_s)
 
 
-_CHOICES = {"store": ("all", "prompt", "none"), "load_failure": ("recompute", "fail"), "mismatch": ("fail", "serve")}
+_CHOICES = {"store": ("all", "prompt", "none"), "load_failure": ("recompute", "fail"), "mismatch": ("fail", "serve"), "share": ("auto", "on", "off")}
 
 
 def _checked(key: str, value: Any, default: Any) -> Any:

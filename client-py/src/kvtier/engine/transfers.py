@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from kvtier._errors import KvtierError
@@ -13,6 +13,7 @@ from kvtier._types import Leases
 from kvtier.engine.groups import Need, longest
 from kvtier.engine.guard import Guard
 from kvtier.engine.settings import Settings
+from kvtier.engine.sharing import Coming, Sharing
 from kvtier.torch import Copying, Region
 
 _log = logging.getLogger("kvtier")
@@ -99,6 +100,8 @@ class Load:
     """on the last blocks; None: nobody has asked for them yet"""
     is_void: bool = False
     """what it brings is of other weights"""
+    coming: list[Coming] = field(default_factory=list)
+    """its blocks, where other engines may get them from here"""
 
     @property
     def is_over(self) -> bool:
@@ -145,6 +148,8 @@ class Store(NamedTuple):
     copying: Copying
     block_ids: frozenset[int]
     begun_s: float
+    coming: Coming | None = None
+    """its blocks, where other engines may get them from here"""
 
 
 class Transfers:
@@ -158,18 +163,20 @@ class Transfers:
     its memory, which this process has mapped.
     """
 
-    def __init__(self, regions: list[Region], settings: Settings, guard: Guard, annotates: bool = False) -> None:
+    def __init__(self, regions: list[Region], settings: Settings, guard: Guard, annotates: bool = False, sharing: Sharing | None = None) -> None:
         """
         Args:
             regions: the memory of each group or pool, by its number; none: nothing can be loaded or stored.
             settings: say how long a load and a store may take.
             guard: tells what is wrong; its counters count the copies.
             annotates: whether blocks are stored with the annotations of their transfers.
+            sharing: told of all blocks that come, are stored, or have come; None: no other engine gets blocks from this one's memory.
         """
         self._regions = regions
         self._settings = settings
         self._guard = guard
         self._annotates = annotates
+        self._sharing = sharing
 
     def load(self, transfers: Sequence[Transfer], after: Any = None) -> Load:
         """Begins a load of one request. Where one pool's copy can't begin, none does.
@@ -180,7 +187,10 @@ class Transfers:
         """
         keys = [key for one in transfers for key in one.keys]
         ids = [block for one in transfers for block in one.block_ids]
-        return Load(self._begin_all(transfers, after), keys, ids, time.monotonic(), len(keys))
+        load = Load(self._begin_all(transfers, after), keys, ids, time.monotonic(), len(keys))
+        if self._sharing is not None and load.copying is not None:
+            load.coming = [self._sharing.begin(one.group, one.keys, one.block_ids) for one in transfers]
+        return load
 
     def void(self, transfers: Sequence[Transfer], after: Any = None) -> Load:
         """A load that does not begin, and has failed. Arguments as of `load`."""
@@ -194,7 +204,10 @@ class Transfers:
             after: as `Region.put` takes it.
         """
         copying = self._begin(transfer, "store", after)
-        return None if copying is None else Store(copying, frozenset(transfer.block_ids), time.monotonic())
+        if copying is None:
+            return None
+        coming = None if self._sharing is None else self._sharing.begin(transfer.group, transfer.keys, transfer.block_ids)
+        return Store(copying, frozenset(transfer.block_ids), time.monotonic(), coming)
 
     def _begin_all(self, transfers: Sequence[Transfer], after: Any) -> Copies | None:
         """Loads of one request; None: they could not all begin."""
@@ -250,6 +263,7 @@ class Transfers:
             load.copying.give_up()
         statuses = _outcome(load.copying, len(load.block_ids))[load.needed :]
         if are_ok(statuses):
+            self._have_come(load)
             return
         lost = [index for index, status in enumerate(statuses) if status is not Status.OK]
         found = [block for index in lost if (block := load.last.read(index)) is not None]
@@ -275,9 +289,18 @@ class Transfers:
         observed["load_us"] += int(taken_s * 1e6)
         observed["loaded_blocks"] += good
         observed["load_failed_blocks"] += len(statuses) - good
+        if good == len(statuses) and load.is_over:
+            self._have_come(load)
         if good < len(statuses):
             self._guard.tell(f"blocks could not be loaded, and the engine computes them: {told(statuses)}")
         return taken_s
+
+    def _have_come(self, load: Load) -> None:
+        """All blocks of a load are there, and its copy is over."""
+        if self._sharing is not None:
+            for coming in load.coming:
+                self._sharing.end(coming, [True] * len(coming.keys))
+            load.coming = []
 
     def count_store(self, store: Store) -> list[Status]:
         """Counts a store that has ended.
@@ -286,6 +309,8 @@ class Transfers:
             A status for each block; `STORED` are those of blocks that the daemon has.
         """
         statuses = _outcome(store.copying, len(store.block_ids))
+        if self._sharing is not None and store.coming is not None:
+            self._sharing.end(store.coming, [status is Status.OK for status in statuses])
         counts = Counter(statuses)
         observed = self._guard.observed
         observed["stores"] += 1

@@ -157,6 +157,11 @@ class Region(ABC):
         """
         raise KvtierError("tensors in host memory are written by their owner")
 
+    @property
+    def registrations(self) -> int:
+        """`kvtier.device.DeviceRegion.registrations`; 0: the tensors are not on a GPU."""
+        return 0
+
     def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
         """Says which blocks stand in the tensors, for siblings to get them from there; `kvtier.device.DeviceRegion.advertise`.
 

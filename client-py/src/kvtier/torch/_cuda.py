@@ -253,6 +253,10 @@ class CudaRegion(Region):
             if code != 0:
                 raise KvtierError(f"block {number} can't be written to the GPU (CUDA error {code})")
 
+    @property
+    def registrations(self) -> int:
+        return self._region.registrations
+
     def advertise(self, keys: Sequence[bytes], block_ids: Sequence[int], *, rank: int = 0) -> list[Status]:
         self._check(block_ids)
         return self._region.advertise(keys, block_ids, rank=rank)

@@ -26,6 +26,7 @@ from kvtier.client import Client
 from kvtier.engine.groups import ALL, LAST, Group, is_plain, leading
 from kvtier.engine.identity import Named, refuse
 from kvtier.engine.pools import Pools
+from kvtier.engine.sharing import Sharing
 from kvtier.engine.tensors import Tensors, cross_layer_tensors, tensors_of
 from kvtier.torch import SharedEvent
 from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
@@ -116,6 +117,12 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         return self._settings.cross_layer_blocks and _engine.on_gpu()
 
     @property
+    def _shares(self) -> bool:
+        """Whether engines on other GPUs get blocks from this one's memory."""
+        choice = self._settings.share
+        return _engine.on_gpu() and (choice == "on" or (choice == "auto" and _engine.is_data_parallel(self._vllm_config)))
+
+    @property
     def requires_kv_delivery(self) -> bool:
         # A block that was not kept is computed again, one day.
         return False
@@ -157,14 +164,20 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._mine = []
         regions = [] if self._pools is None else self._pools.regions
         event = _device_event if regions and _engine.on_gpu() else _no_event
+        rules = _groups.rules_of(self._kv_cache_config)
+        sharing = None
+        if regions and self._shares:
+            # A state is written in its place.
+            shared = [None if rule == LAST else region for rule, region in zip(rules, regions, strict=True)]
+            sharing = Sharing(shared, _engine.data_parallel_rank(self._vllm_config))
         # Blocks of other ranks come and go with the first one's: routers hear of a block once. A joint block has one annotation.
         annotates = self._is_joint or self._place == (0, 0)
-        has_one_group = is_plain(_groups.rules_of(self._kv_cache_config))
+        has_one_group = is_plain(rules)
         # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
         promises = has_one_group and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
         self._worker = Worker(
             regions, self._settings, [one.writes for one in self._mine], annotates, event,
-            self._hold if regions and promises else None, memory.digest, has_one_group,
+            self._hold if regions and promises else None, memory.digest, has_one_group, sharing,
         )  # fmt: skip
 
     def _open(self, of_groups: Sequence[Tensors], memory: Memory) -> None:
@@ -321,7 +334,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         groups = [self._group(number, list(some)) for number, some in enumerate(zip(*by_rank.values(), strict=True))]
         self._scheduler = Scheduler(
             polled, groups, self._settings, self._block_tokens, _engine.extra_keys,
-            {rank: some[0].weights for rank, some in by_rank.items()},
+            {rank: some[0].weights for rank, some in by_rank.items()}, self._shares,
         )  # fmt: skip
         if self._pool is not None:
             self._scheduler.watch(self._pool)

@@ -5,6 +5,7 @@ Callers go through the module (``_engine.rank()``), so that tests can replace a 
 
 import importlib
 import math
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
@@ -14,6 +15,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
 from kvtier.vllm import _groups
 from kvtier.vllm._shards import Rank
 
+_RANK_IN_ID = re.compile(r"_dp(\d+)$")
+"""vLLM names the ranks of a dense model so, which it runs as engines of their own"""
 _REPORTS_FAILURES = hasattr(KVConnectorBase_V1, "get_transfer_results")
 """whether this vLLM can be told that a load has failed, and not only which blocks were not loaded"""
 
@@ -60,6 +63,23 @@ def extra_keys(request: Any, bounds: Sequence[int]) -> list[Any] | None:
     # Before 0.32 there was nothing in them that events have not.
     told = getattr(utils, "to_event_extra_keys", None)
     return made if told is None else cast("list[Any] | None", told(made))
+
+
+def is_data_parallel(vllm_config: Any) -> bool:
+    """Whether it is one of several data-parallel ranks."""
+    return int(vllm_config.parallel_config.data_parallel_size) > 1 or _RANK_IN_ID.search(_engine_id(vllm_config)) is not None
+
+
+def data_parallel_rank(vllm_config: Any) -> int:
+    """Its number among them; 0 where there are no others."""
+    parallel = vllm_config.parallel_config
+    told = int(getattr(parallel, "data_parallel_index", 0) or parallel.data_parallel_rank or 0)
+    found = _RANK_IN_ID.search(_engine_id(vllm_config))
+    return told or (int(found.group(1)) if found else 0)
+
+
+def _engine_id(vllm_config: Any) -> str:
+    return str(vllm_config.kv_transfer_config.engine_id)
 
 
 def rank() -> tuple[int, int]:

@@ -53,11 +53,13 @@ class Scheduler:
         unit_tokens: int,
         extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
         began: Mapping[tuple[int, int], str],
+        shares: bool = False,
     ) -> None:
         """The engine restores whole units of `unit_tokens`, which are whole blocks of each group. `extra_keys` tells what else
         than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end.
         `began`: by rank, the weights that were in memory when the
-        namespaces were made, as `Epochs` takes them."""
+        namespaces were made, as `Epochs` takes them. `shares`: other engines read blocks where they lie, so the workers hear of each
+        block that is written anew."""
         self._polled = polled
         self._groups = list(groups)
         rules = [group.rule for group in groups]
@@ -65,6 +67,7 @@ class Scheduler:
         self._leading = self._groups[leading(rules)]
         self._settings = settings
         self._unit_tokens = unit_tokens
+        self._shares = shares
         self._together_blocks = _TOGETHER_BLOCKS if self._is_plain else 1
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Transfer] = []
@@ -250,7 +253,7 @@ class Scheduler:
             for request_id in self._allocated & self._requests.keys():
                 self._requests[request_id].had_tokens = None
             self._allocated.clear()
-        if self._stores_under_way:
+        if self._stores_under_way or self._shares:
             plan.reused = written
             for load in plan.loads:
                 plan.reused += load.block_ids

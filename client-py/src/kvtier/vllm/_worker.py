@@ -11,6 +11,7 @@ from kvtier._protocol import Status
 from kvtier._types import Leases
 from kvtier.engine.guard import Guard
 from kvtier.engine.settings import Settings
+from kvtier.engine.sharing import Sharing
 from kvtier.engine.transfers import Hold, Load, Store, Transfer, Transfers, are_ok, by_request
 from kvtier.torch import Region
 from kvtier.vllm._steps import Plan
@@ -39,14 +40,17 @@ class Worker:
         hold: Hold | None,
         weigh: Callable[[], str],
         is_plain: bool = True,
+        sharing: Sharing | None = None,
     ) -> None:
         """`regions` and `writes`, whether this rank stores, of each group; without regions nothing is loaded or stored. `weigh`
         makes the digest of the weights in memory; empty: it can't. `is_plain`: the engine goes on from the first block that could
-        not be loaded; otherwise it takes nothing that was loaded for a request of which a block could not."""
+        not be loaded; otherwise it takes nothing that was loaded for a request of which a block could not. `sharing`: the book on
+        blocks that other engines get from this one's memory; None: they get none."""
         self._regions = list(regions)
         self._settings = settings
         self._writes = list(writes)
         self._is_plain = is_plain
+        self._sharing = sharing
         self._failed: set[str] = set()
         """requests whose loads have failed, since somebody looked"""
         self._event = event
@@ -72,7 +76,7 @@ class Worker:
         self.observed: Counter[str] = guard.observed
         """what happened since somebody looked"""
         self._tell = guard.tell
-        self._transfers = Transfers(self._regions, settings, guard, annotates)
+        self._transfers = Transfers(self._regions, settings, guard, annotates, sharing)
 
     def start_loads(self, plan: Plan) -> None:
         after = self._event() if plan.loads else None
@@ -127,6 +131,8 @@ class Worker:
             self._store(first)
         if self._stores and (reused is None or reused):
             self._flush(reused)
+        if self._sharing is not None and (reused is None or reused):
+            self._sharing.take_back(reused)
 
     def _flush(self, reused: set[int] | None) -> None:
         """Waits for what is being stored from these blocks; None: from any."""
@@ -168,6 +174,11 @@ class Worker:
                 continue
             del self._loads[request_id]
             ended.add(request_id)
+        if self._sharing is not None:
+            self._sharing.tell()
+            if self._sharing.observed:
+                self.observed.update(self._sharing.observed)
+                self._sharing.observed.clear()
         return ended
 
     def _wait_for(self, load: Load) -> None:
