@@ -327,7 +327,7 @@ class Runs:
 
         def start(gpus: str, ranks: int, name: str) -> several.Engine:
             return several.Engine(
-                model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny
+                model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny, logging=self.logging
             )
 
         return start

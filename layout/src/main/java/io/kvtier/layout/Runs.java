@@ -17,11 +17,13 @@ public final class Runs {
   private long[] hostAddresses = new long[FIRST_CAPACITY];
   private int[] lengths = new int[FIRST_CAPACITY];
   private int count;
+  private int hostSpans;
   private long totalBytes;
 
   /** Removes all runs. */
   public void clear() {
     count = 0;
+    hostSpans = 0;
     totalBytes = 0;
     if (lengths.length > KEPT_CAPACITY) {
       deviceAddresses = new long[FIRST_CAPACITY];
@@ -56,10 +58,21 @@ public final class Runs {
       hostAddresses = Arrays.copyOf(hostAddresses, 2 * count);
       lengths = Arrays.copyOf(lengths, 2 * count);
     }
+    if (count == 0 || hostAddresses[count - 1] + lengths[count - 1] != hostAddress) {
+      hostSpans++;
+    }
     deviceAddresses[count] = deviceAddress;
     hostAddresses[count] = hostAddress;
     lengths[count] = bytes;
     count++;
+  }
+
+  /**
+   * In how many pieces the bytes lie on the host: a run whose host bytes lie right behind those of
+   * the run before it is in the same piece.
+   */
+  public int hostSpans() {
+    return hostSpans;
   }
 
   /**

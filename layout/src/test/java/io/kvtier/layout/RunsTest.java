@@ -25,6 +25,22 @@ final class RunsTest {
   }
 
   @Test
+  void hostSpans_areThePiecesOnTheHost_howeverTheRunsLieOnTheDevice() {
+    Runs runs = new Runs();
+    assertEquals(0, runs.hostSpans());
+    runs.add(1000, 0, 10);
+    runs.add(1010, 10, 10);
+    runs.add(5000, 20, 10);
+    runs.addSeparate(5010, 30, 10);
+    assertEquals(1, runs.hostSpans());
+    runs.add(5020, 50, 10);
+    runs.add(5030, 40, 10);
+    assertEquals(3, runs.hostSpans());
+    runs.clear();
+    assertEquals(0, runs.hostSpans());
+  }
+
+  @Test
   void addPairs_cutInOtherWays_coversAllBytes() {
     Random random = new Random(13);
     for (int round = 0; round < 200; round++) {

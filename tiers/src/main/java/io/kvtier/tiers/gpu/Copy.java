@@ -45,4 +45,10 @@ public final class Copy {
   int meanRunBytes() {
     return runs.count() == 0 ? 0 : (int) (runs.totalBytes() / runs.count());
   }
+
+  /** The mean of the pieces on the host: a staged copy crosses the link piece by piece. */
+  int meanSpanBytes() {
+    int spans = runs.hostSpans();
+    return spans == 0 ? 0 : (int) Math.min(Integer.MAX_VALUE, runs.totalBytes() / spans);
+  }
 }

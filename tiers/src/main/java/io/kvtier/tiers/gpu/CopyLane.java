@@ -252,7 +252,7 @@ final class CopyLane {
 
   private static CopyStrategy choose(
       StrategyTable strategies, Copy copy, long backlog, boolean busy) {
-    return strategies.choose(copy.meanRunBytes(), backlog, busy);
+    return strategies.choose(copy.meanRunBytes(), copy.meanSpanBytes(), backlog, busy);
   }
 
   /** Hands back all that there is, undone. */

@@ -6,8 +6,13 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Which strategy a copy takes, by its mean run and by how much there is to copy. Made of
- * measurements: of those nearly as fast as the fastest, the one that asks least of the GPU.
+ * Which strategy a copy takes, by its mean run, by the mean of its pieces on the host, and by how
+ * much there is to copy. Made of measurements: of those nearly as fast as the fastest, the one that
+ * asks least of the GPU.
+ *
+ * <p>What was measured lay in one piece on the host, as a whole block does. Where a block is cut
+ * into pieces there, as the shards of several ranks are, the copy engine moves each piece of a
+ * staged copy by itself: that is as slow as runs of such a length are without staging.
  */
 public final class StrategyTable {
   /** What part of the fastest's speed is enough, for who has no wish of his own. */
@@ -58,6 +63,19 @@ public final class StrategyTable {
       return rate(engines) >= WORTH_NO_WAIT * rate(usual) ? engines : usual;
     }
 
+    /**
+     * The same of copies whose pieces on the host are as long as the runs of another measurement.
+     */
+    Measured inPieces(Measured pieces) {
+      double engines = pieces.rate(pieces.fasterOfEngines());
+      if (engines == 0 || rate(CopyStrategy.STAGED) <= engines) {
+        return this;
+      }
+      Map<CopyStrategy, Double> rates = new EnumMap<>(bytesPerNs);
+      rates.put(CopyStrategy.STAGED, engines);
+      return new Measured(runBytes, copyBytes, rates);
+    }
+
     private double rate(CopyStrategy strategy) {
       return bytesPerNs.getOrDefault(strategy, 0.0);
     }
@@ -73,8 +91,11 @@ public final class StrategyTable {
 
   private final List<Measured> measured;
   private final Measured[] rows;
-  private final CopyStrategy[] best;
-  private final CopyStrategy[] bestOnBusyGpu;
+
+  /** By the measurement of the runs, and that of the pieces on the host. */
+  private final CopyStrategy[][] best;
+
+  private final CopyStrategy[][] bestOnBusyGpu;
 
   /**
    * Chooses by these measurements, of which there is at least one.
@@ -91,11 +112,14 @@ public final class StrategyTable {
       throw new IllegalArgumentException("a table of strategies without a measurement");
     }
     rows = this.measured.toArray(Measured[]::new);
-    best = new CopyStrategy[rows.length];
-    bestOnBusyGpu = new CopyStrategy[rows.length];
+    best = new CopyStrategy[rows.length][rows.length];
+    bestOnBusyGpu = new CopyStrategy[rows.length][rows.length];
     for (int i = 0; i < rows.length; i++) {
-      best[i] = rows[i].best(enough);
-      bestOnBusyGpu[i] = rows[i].bestOnBusyGpu(enough);
+      for (int j = 0; j < rows.length; j++) {
+        Measured row = rows[i].inPieces(rows[j]);
+        best[i][j] = row.best(enough);
+        bestOnBusyGpu[i][j] = row.bestOnBusyGpu(enough);
+      }
     }
   }
 
@@ -124,11 +148,18 @@ public final class StrategyTable {
   }
 
   /**
-   * The strategy of the measurement that is nearest, by the ratio of the sizes.
+   * The strategy of the measurements that are nearest, by the ratio of the sizes.
    *
+   * @param spanBytes the mean of the pieces on the host
    * @param busy whether kernels have to wait for room on the GPU
    */
-  public CopyStrategy choose(int runBytes, long copyBytes, boolean busy) {
+  public CopyStrategy choose(int runBytes, int spanBytes, long copyBytes, boolean busy) {
+    int run = nearest(runBytes, copyBytes);
+    int span = spanBytes == runBytes ? run : nearest(spanBytes, copyBytes);
+    return busy ? bestOnBusyGpu[run][span] : best[run][span];
+  }
+
+  private int nearest(int runBytes, long copyBytes) {
     int nearest = 0;
     int least = Integer.MAX_VALUE;
     for (int i = 0; i < rows.length; i++) {
@@ -141,7 +172,7 @@ public final class StrategyTable {
         nearest = i;
       }
     }
-    return busy ? bestOnBusyGpu[nearest] : best[nearest];
+    return nearest;
   }
 
   private static int log2(long bytes) {

@@ -249,7 +249,8 @@ final class CopyEngineTest {
         new StrategyTable(
             List.of(
                 new StrategyTable.Measured(
-                    64, 64, Map.of(CopyStrategy.BATCH, 1.0, CopyStrategy.STAGED, 2.0))),
+                    64, 64, Map.of(CopyStrategy.BATCH, 1.0, CopyStrategy.STAGED, 2.0)),
+                new StrategyTable.Measured(256, 64, Map.of(CopyStrategy.BATCH, 2.0))),
             0.97);
     long[] now = new long[1];
     CopyEngine engine = new CopyEngine(gpu, direction, SMALL, table, () -> now[0]);
@@ -282,7 +283,11 @@ final class CopyEngineTest {
   private static void submitSome(
       CopyEngine engine, MemorySegment memory, int count, long[] now, List<Copy> finished) {
     for (int i = 0; i < count; i++) {
-      assertTrue(engine.submit(copy(memory.address(), memory.address() + 8_000, 64)));
+      Copy copy = new Copy();
+      for (int run = 0; run < 4; run++) {
+        copy.runs.add(memory.address() + 128L * run, memory.address() + 8_000 + 64L * run, 64);
+      }
+      assertTrue(engine.submit(copy));
       for (int j = 0; j < 100; j++) {
         engine.poll(finished::add);
         now[0] += 10_000;
@@ -364,6 +369,37 @@ final class CopyEngineTest {
   }
 
   /** One copy of runs of 512 bytes, between the halves of a memory; apart from one another. */
+  @Test
+  void submit_shardsThatLieInShortPiecesOnTheHost_areNotStaged() {
+    FakeGpu gpu = new FakeGpu(1);
+    Map<CopyStrategy, Double> shortOnes =
+        Map.of(CopyStrategy.BATCH, 1.0, CopyStrategy.STAGED, 50.0, CopyStrategy.KERNEL, 52.0);
+    Map<CopyStrategy, Double> longOnes = Map.of(CopyStrategy.BATCH, 52.0);
+    StrategyTable table =
+        new StrategyTable(
+            List.of(
+                new StrategyTable.Measured(512, 8 << 10, shortOnes),
+                new StrategyTable.Measured(8 << 10, 8 << 10, longOnes)),
+            1);
+    CopyEngine engine = new CopyEngine(gpu, CopyDirection.ONBOARD, SMALL, table);
+    MemorySegment memory = arena.allocate(4L * 8192, 16);
+    Copy whole = new Copy();
+    Copy shard = new Copy();
+    for (int i = 0; i < 16; i++) {
+      long host = memory.address() + 16_384;
+      whole.runs.add(memory.address() + 1024L * i, host + 512L * i, 512);
+      shard.runs.add(memory.address() + 512L * i, host + 1024L * i, 512);
+    }
+    assertTrue(engine.submit(whole));
+    drain(engine, _ -> {});
+    assertEquals(8 << 10, engine.bytesBy(CopyStrategy.STAGED));
+    assertTrue(engine.submit(shard));
+    drain(engine, _ -> {});
+    assertEquals(8 << 10, engine.bytesBy(CopyStrategy.STAGED));
+    assertEquals(8 << 10, engine.bytesBy(CopyStrategy.KERNEL));
+    engine.close();
+  }
+
   private static Copy copies(MemorySegment memory, int runs) {
     long half = memory.byteSize() / 2;
     Copy copy = new Copy();
@@ -414,7 +450,7 @@ final class CopyEngineTest {
     CopyEngine engine = fullEngine(gpu, (4 << 20) - 1);
     StrategyTable table = Calibration.calibrate(gpu, engine, 0.97);
     assertEquals(table, engine.strategies());
-    assertEquals(CopyStrategy.PLAIN, table.choose(4096, 32 << 20, false));
+    assertEquals(CopyStrategy.PLAIN, table.choose(4096, 2 << 20, 32 << 20, false));
     engine.close();
     assertTrue(gpu.hasNothingLeft());
   }

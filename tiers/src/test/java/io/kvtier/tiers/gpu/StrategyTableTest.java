@@ -9,6 +9,9 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 final class StrategyTableTest {
+  /** The bytes of a block that lies in one piece on the host. */
+  private static final int WHOLE = 2 << 20;
+
   private static Measured row(int runBytes, long bytes, CopyStrategy best) {
     return new Measured(runBytes, bytes, Map.of(CopyStrategy.PLAIN, 1.0, best, 50.0));
   }
@@ -63,10 +66,10 @@ final class StrategyTableTest {
                 row(4 << 10, 16 << 20, CopyStrategy.STAGED),
                 row(2 << 20, 2 << 20, CopyStrategy.BATCH)),
             0.97);
-    assertEquals(CopyStrategy.KERNEL, table.choose(5_000, 1 << 20, false));
-    assertEquals(CopyStrategy.STAGED, table.choose(2_000, 64 << 20, false));
-    assertEquals(CopyStrategy.BATCH, table.choose(1 << 20, 16 << 20, false));
-    assertEquals(CopyStrategy.KERNEL, table.choose(0, 0, false));
+    assertEquals(CopyStrategy.KERNEL, table.choose(5_000, WHOLE, 1 << 20, false));
+    assertEquals(CopyStrategy.STAGED, table.choose(2_000, WHOLE, 64 << 20, false));
+    assertEquals(CopyStrategy.BATCH, table.choose(1 << 20, WHOLE, 16 << 20, false));
+    assertEquals(CopyStrategy.KERNEL, table.choose(0, WHOLE, 0, false));
   }
 
   @Test
@@ -76,11 +79,41 @@ final class StrategyTableTest {
     StrategyTable table =
         new StrategyTable(
             List.of(
-                new Measured(64 << 10, 16 << 20, long64), new Measured(8 << 10, 16 << 20, short8)),
+                new Measured(64 << 10, 16 << 20, long64),
+                new Measured(8 << 10, 16 << 20, short8),
+                new Measured(WHOLE, 16 << 20, Map.of(CopyStrategy.BATCH, 53.0))),
             0.97);
-    assertEquals(CopyStrategy.STAGED, table.choose(64 << 10, 16 << 20, false));
-    assertEquals(CopyStrategy.BATCH, table.choose(64 << 10, 16 << 20, true));
-    assertEquals(CopyStrategy.STAGED, table.choose(8 << 10, 16 << 20, true));
+    assertEquals(CopyStrategy.STAGED, table.choose(64 << 10, WHOLE, 16 << 20, false));
+    assertEquals(CopyStrategy.BATCH, table.choose(64 << 10, WHOLE, 16 << 20, true));
+    assertEquals(CopyStrategy.STAGED, table.choose(8 << 10, WHOLE, 16 << 20, true));
+  }
+
+  @Test
+  void choose_piecesOnTheHostAreShort_takesTheKernelInsteadOfACopyForEachPiece() {
+    Map<CopyStrategy, Double> short16 =
+        Map.of(CopyStrategy.BATCH, 2.0, CopyStrategy.STAGED, 50.0, CopyStrategy.KERNEL, 52.0);
+    Map<CopyStrategy, Double> long512 =
+        Map.of(CopyStrategy.BATCH, 51.0, CopyStrategy.STAGED, 50.0, CopyStrategy.KERNEL, 52.0);
+    StrategyTable table =
+        new StrategyTable(
+            List.of(
+                new Measured(16 << 10, 32 << 20, short16),
+                new Measured(512 << 10, 32 << 20, long512)),
+            0.97);
+    assertEquals(CopyStrategy.STAGED, table.choose(16 << 10, WHOLE, 32 << 20, false));
+    assertEquals(CopyStrategy.STAGED, table.choose(16 << 10, 512 << 10, 32 << 20, false));
+    assertEquals(CopyStrategy.KERNEL, table.choose(16 << 10, 16 << 10, 32 << 20, false));
+    assertEquals(CopyStrategy.KERNEL, table.choose(16 << 10, 16 << 10, 32 << 20, true));
+    assertEquals(CopyStrategy.BATCH, table.choose(512 << 10, 512 << 10, 32 << 20, false));
+  }
+
+  @Test
+  void only_takesItWhateverIsCopied() {
+    for (CopyStrategy strategy : CopyStrategy.values()) {
+      StrategyTable table = StrategyTable.only(strategy);
+      assertEquals(strategy, table.choose(4096, 4096, 1 << 20, false));
+      assertEquals(strategy, table.choose(4096, WHOLE, 1 << 20, true));
+    }
   }
 
   @Test
