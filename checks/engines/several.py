@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ _START_S = 200
 _ANSWER_S = 120
 _TOKENS = 4
 """that are generated where tokens are compared"""
+_COUNTERS_S = 1.0
+"""the daemon writes its counters some times in a second"""
 _FLOOD = (1, 2)
 """prompts of the greatest length: behind both of them a device's cache has no other blocks"""
 
@@ -168,9 +171,9 @@ def sharing(
                 seed = 30_000 + tokens + rep
                 computed = giver.run(seed, tokens, _TOKENS)
                 giver.ask(waits=True)
-                before = counters()
+                before = _moved(counters)
                 restored = taker.run(seed, tokens)
-                moved = counters()["gpu_peer_bytes"] - before["gpu_peer_bytes"]
+                moved = _moved(counters) - before
                 hit = taker.run(seed, tokens)
                 again = taker.run(seed, tokens, _TOKENS)
                 rows[shares].append(restored | {"computed_ms": computed["ms"], "hit_ms": hit["ms"], "moved": moved})
@@ -186,6 +189,12 @@ def sharing(
         giver.close()
         taker.close()
     return right
+
+
+def _moved(counters: Callable[[], dict[str, int]]) -> int:
+    """The bytes that went from GPU to GPU until now."""
+    time.sleep(_COUNTERS_S)
+    return counters()["gpu_peer_bytes"]
 
 
 def _cold(engine: Engine, tokens: int, groups: int) -> dict[str, Any]:
