@@ -15,6 +15,7 @@ final class RegionChoice {
   private final Regions regions;
   private final RegionWriters writers;
   private final RegionLanes lanes;
+  private final int laneCount;
 
   /** The region that the last slot of a lane and a size class was taken from. */
   private final int[] lastRegion;
@@ -33,11 +34,12 @@ final class RegionChoice {
     this.regions = regions;
     this.writers = writers;
     this.lanes = lanes;
+    laneCount = lanes.count();
     lastRegion = SlotNumbers.none(sizes.max() * lanes.count());
   }
 
   int lanes() {
-    return lanes.count();
+    return laneCount;
   }
 
   /** The lane that a region lies in. */
@@ -68,10 +70,9 @@ final class RegionChoice {
     if (wanted != NONE && openLanes.test(wanted)) {
       region = inLane(sizeClass, wanted, session, mayTake, mayDoubt);
     }
-    int count = lanes.count();
-    for (int i = 0; i < count && region == NONE; i++) {
+    for (int i = 0; i < laneCount && region == NONE; i++) {
       int lane = nextLane;
-      nextLane = lane + 1 == count ? 0 : lane + 1;
+      nextLane = lane + 1 == laneCount ? 0 : lane + 1;
       if (openLanes.test(lane)) {
         region = inLane(sizeClass, lane, session, mayTake, mayDoubt);
       }

@@ -17,11 +17,13 @@ final class Regions {
   private final int[] classOf;
   private final int[] unassigned;
   private final int[] draining;
-  private final int[] freeOfClass;
   private final RegionLanes lanes;
 
   /** Free slots of each lane and size class. */
   private final int[] freeOfLane;
+
+  /** Where the free slots of a region's lane begin in {@link #freeOfLane}. */
+  private final int[] laneAt;
 
   /** Regions of each lane and part without a used slot. */
   private final int[] emptyOfLane;
@@ -39,15 +41,16 @@ final class Regions {
     this.lanes = lanes;
     regionsOfPart = new int[parts];
     freeOfLane = new int[lanes.count() * sizes.max()];
+    laneAt = new int[partOf.length];
     emptyOfLane = new int[lanes.count() * parts];
     for (int region = 0; region < partOf.length; region++) {
       regionsOfPart[partOf[region]]++;
       emptyOfLane[placeOf(region)]++;
+      laneAt[region] = lanes.of(region) * sizes.max();
     }
     unassigned = regionsOfPart.clone();
     draining = SlotNumbers.none(parts);
     classOf = SlotNumbers.none(partOf.length);
-    freeOfClass = new int[sizes.max()];
   }
 
   /** Where regions of a region's lane and part are counted. */
@@ -89,8 +92,7 @@ final class Regions {
     classOf[region] = sizeClass;
     slots.cut(region, count, sizes.slotBytes(sizeClass));
     sizes.addRegion(sizeClass);
-    freeOfClass[sizeClass] += count;
-    freeOfLane[lanes.of(region) * sizes.max() + sizeClass] += count;
+    freeOfLane[laneAt[region] + sizeClass] += count;
     slotsFree += count;
     slotsTotal += count;
     unassigned[partOf[region]]--;
@@ -100,8 +102,7 @@ final class Regions {
   void unassign(int region) {
     int sizeClass = classOf[region];
     int free = slots.free(region);
-    freeOfClass[sizeClass] -= free;
-    freeOfLane[lanes.of(region) * sizes.max() + sizeClass] -= free;
+    freeOfLane[laneAt[region] + sizeClass] -= free;
     slotsFree -= free;
     slotsTotal -= free;
     sizes.removeRegion(sizeClass);
@@ -128,8 +129,7 @@ final class Regions {
 
   private void countTaken(int region) {
     int sizeClass = classOf[region];
-    freeOfClass[sizeClass]--;
-    freeOfLane[lanes.of(region) * sizes.max() + sizeClass]--;
+    freeOfLane[laneAt[region] + sizeClass]--;
     if (slots.used(region) == 1) {
       emptyOfLane[placeOf(region)]--;
     }
@@ -141,8 +141,7 @@ final class Regions {
   void giveBack(int region, int index) {
     int sizeClass = classOf[region];
     slots.giveBack(region, index);
-    freeOfClass[sizeClass]++;
-    freeOfLane[lanes.of(region) * sizes.max() + sizeClass]++;
+    freeOfLane[laneAt[region] + sizeClass]++;
     if (slots.used(region) == 0) {
       emptyOfLane[placeOf(region)]++;
     }
@@ -192,7 +191,11 @@ final class Regions {
 
   /** Free slots in the regions of a size class. */
   int freeOfClass(int sizeClass) {
-    return freeOfClass[sizeClass];
+    int free = freeOfLane[sizeClass];
+    for (int at = sizeClass + sizes.max(); at < freeOfLane.length; at += sizes.max()) {
+      free += freeOfLane[at];
+    }
+    return free;
   }
 
   /** Free slots in the regions of a lane and a size class. */
@@ -245,7 +248,7 @@ final class Regions {
       if (classOf[region] == NONE) {
         continue;
       }
-      freeHere[lanes.of(region) * sizes.max() + classOf[region]] += slots.free(region);
+      freeHere[laneAt[region] + classOf[region]] += slots.free(region);
       if (sizes.partOf(classOf[region]) != partOf[region]) {
         throw new IllegalStateException("region " + region + " has a class of another part");
       }
