@@ -20,7 +20,7 @@ import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
-/** The Java side of {@link BareGrpc}: one call after the other, with the client's own library. */
+/** The Java side of {@link BareGrpc}: one call after the other, with Vert.x's gRPC client. */
 final class BareGrpcCopies implements AutoCloseable {
   private static final int WINDOW_BYTES = 16 << 20;
   private static final int TIMEOUT_S = 30;

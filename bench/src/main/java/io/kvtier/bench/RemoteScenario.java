@@ -15,8 +15,8 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The clients over gRPC with TLS and a token, against {@link BareGrpc}: each language with its own
- * library of gRPC on both sides of the comparison.
+ * The clients over gRPC with TLS and a token, against {@link BareGrpc}: each language is compared
+ * with calls of its library of gRPC.
  */
 final class RemoteScenario {
   private static final int BLOCK_BYTES = 1 << 20;

@@ -59,6 +59,7 @@ final class RemoteClientTest {
     private List<GetResponse> blocks = List.of();
     private PutResponse put = PutResponse.getDefaultInstance();
     private int refusals;
+    private volatile boolean silent;
     private final List<String> calls = new ArrayList<>();
 
     /** Notes a call; refuses the first ones. */
@@ -97,8 +98,10 @@ final class RemoteClientTest {
     @Override
     protected void get(GetRequest request, WriteStream<GetResponse> response) {
       call("get");
-      blocks.forEach(response::write);
-      response.end();
+      if (!silent) {
+        blocks.forEach(response::write);
+        response.end();
+      }
     }
 
     @Override
@@ -219,5 +222,35 @@ final class RemoteClientTest {
     LookupResult found = namespace.lookup(keys(3 * 2048), Options.DEFAULT).join();
     assertEquals(2047, found.run());
     assertEquals(5, found.loadTimeNs());
+  }
+
+  @Test
+  void ping_serverIsNoDaemon_saysWhatTheServerAnswered() {
+    HttpServer other =
+        vertx
+            .createHttpServer()
+            .requestHandler(
+                request -> request.response().putHeader("content-type", "text/html").end("hello"))
+            .listen(0, "127.0.0.1")
+            .toCompletionStage()
+            .toCompletableFuture()
+            .join();
+    try (RemoteClient stray =
+        RemoteClient.builder("grpc://127.0.0.1:" + other.actualPort()).build()) {
+      PingResult ping = stray.ping().join();
+      assertEquals(Status.UNAVAILABLE, ping.status(), ping::toString);
+      assertEquals(
+          "the server answered HTTP 200 text/html, expected HTTP 200 application/grpc",
+          ping.detail());
+    }
+  }
+
+  @Test
+  void get_noAnswerInTime_isDeadline() {
+    liar.silent = true;
+    MemorySegment memory = MemorySegment.ofArray(new byte[BLOCK_BYTES]);
+    Options soon = Options.DEFAULT.withTimeout(Duration.ofMillis(300));
+    BatchResult got = namespace.get(keys(1), List.of(memory), soon).join();
+    assertEquals(Status.DEADLINE, got.blocks().status(0), got::toString);
   }
 }

@@ -1,5 +1,6 @@
 package io.kvtier.client.internal.remote;
 
+import com.google.protobuf.MessageLite;
 import io.kvtier.client.Options;
 import io.kvtier.client.internal.shared.Log;
 import io.kvtier.protocol.Status;
@@ -7,22 +8,19 @@ import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
+import io.vertx.core.Timer;
 import io.vertx.core.Vertx;
 import io.vertx.core.VertxOptions;
 import io.vertx.core.file.FileSystemOptions;
 import io.vertx.core.http.Http2Settings;
+import io.vertx.core.http.HttpClient;
 import io.vertx.core.http.HttpClientOptions;
 import io.vertx.core.http.HttpVersion;
 import io.vertx.core.http.StreamResetException;
 import io.vertx.core.net.PemKeyCertOptions;
 import io.vertx.core.net.PemTrustOptions;
 import io.vertx.core.net.SocketAddress;
-import io.vertx.grpc.client.GrpcClient;
-import io.vertx.grpc.client.GrpcClientOptions;
-import io.vertx.grpc.client.GrpcClientRequest;
-import io.vertx.grpc.client.GrpcClientResponse;
-import io.vertx.grpc.client.InvalidStatusException;
-import io.vertx.grpc.common.GrpcErrorException;
+import io.vertx.grpc.common.GrpcMessage;
 import io.vertx.grpc.common.GrpcStatus;
 import io.vertx.grpc.common.ServiceMethod;
 import java.util.ArrayDeque;
@@ -62,7 +60,6 @@ public final class RemoteChannel implements AutoCloseable {
     }
   }
 
-  private static final int MESSAGE_BYTES_MAX = 8 << 20;
   private static final int WINDOW_BYTES = 16 << 20;
 
   /** Transfers at once: as many as a daemon accepts of its smallest tenant. */
@@ -84,7 +81,7 @@ public final class RemoteChannel implements AutoCloseable {
   private final RemoteSettings settings;
   private final Vertx vertx;
   private final Context loop;
-  private final GrpcClient grpc;
+  private final HttpClient http;
   private final SocketAddress server;
   private final ArrayDeque<Runnable> waiting = new ArrayDeque<>();
   private int transfers;
@@ -95,27 +92,24 @@ public final class RemoteChannel implements AutoCloseable {
   public RemoteChannel(RemoteSettings settings) {
     this.settings = settings;
     vertx =
-        Vertx.vertx(
-            new VertxOptions()
-                .setEventLoopPoolSize(1)
-                .setWorkerPoolSize(1)
-                .setInternalBlockingPoolSize(1)
-                .setFileSystemOptions(
-                    new FileSystemOptions()
-                        .setFileCachingEnabled(false)
-                        .setClassPathResolvingEnabled(false)));
+        Vertx.builder()
+            .with(
+                new VertxOptions()
+                    .setEventLoopPoolSize(1)
+                    .setWorkerPoolSize(1)
+                    .setInternalBlockingPoolSize(1)
+                    .setFileSystemOptions(
+                        new FileSystemOptions()
+                            .setFileCachingEnabled(false)
+                            .setClassPathResolvingEnabled(false)))
+            .withTransport(new PooledTransport())
+            .build();
     loop = vertx.getOrCreateContext();
-    grpc =
-        GrpcClient.client(
-            vertx,
-            new GrpcClientOptions()
-                .setMaxMessageSize(MESSAGE_BYTES_MAX)
-                .setScheduleDeadlineAutomatically(true),
-            http(settings));
+    http = vertx.createHttpClient(options(settings));
     server = SocketAddress.inetSocketAddress(settings.address().port(), settings.address().host());
   }
 
-  private static HttpClientOptions http(RemoteSettings settings) {
+  private static HttpClientOptions options(RemoteSettings settings) {
     RemoteSettings.Credentials credentials = settings.credentials();
     HttpClientOptions options =
         new HttpClientOptions()
@@ -187,12 +181,26 @@ public final class RemoteChannel implements AutoCloseable {
   }
 
   /** A message each way. */
-  public <Q, R> Future<R> call(ServiceMethod<R, Q> method, Q message, long deadlineNs) {
+  public <Q extends MessageLite, R> Future<R> call(
+      ServiceMethod<R, Q> method, Q message, long deadlineNs) {
     Supplier<Future<R>> attempt =
         () ->
-            this.<Q, R, R>open(
-                method, deadlineNs, request -> request.send(message).compose(RemoteChannel::only));
+            open(
+                method,
+                deadlineNs,
+                call -> {
+                  var _ = call.write(RemoteCall.framed(message));
+                  call.end();
+                  return only(call, method);
+                });
     return REPEATABLE.contains(method) ? repeat(attempt, () -> true, deadlineNs) : attempt.get();
+  }
+
+  /** The one message of an answer. */
+  static <R> Future<R> only(RemoteCall call, ServiceMethod<R, ?> method) {
+    RemoteCall.OneMessage answer = new RemoteCall.OneMessage();
+    return call.receive(answer)
+        .map(end -> method.decoder().decode(GrpcMessage.message("identity", answer.message())));
   }
 
   /**
@@ -227,32 +235,14 @@ public final class RemoteChannel implements AutoCloseable {
         });
   }
 
-  /** The one message of an answer. */
-  static <Q, R> Future<R> only(GrpcClientResponse<Q, R> response) {
-    return response
-        .last()
-        .transform(answer -> {
-          GrpcStatus status = response.status();
-          if (status != null && status != GrpcStatus.OK) {
-            // The status says why, and what the future says of it does not.
-            return Future.failedFuture(failure(status, response.statusMessage()));
-          }
-          return answer.succeeded() && answer.result() == null
-              ? Future.failedFuture(failure(status, response.statusMessage()))
-              : Future.future(promise -> promise.handle(answer));
-        });
-  }
-
   /** A get or a put: at most {@link #TRANSFERS_MAX} at once. */
-  <Q, R, T> Future<T> transfer(
-      ServiceMethod<R, Q> method,
-      long deadlineNs,
-      Function<GrpcClientRequest<Q, R>, Future<T>> carry) {
+  <T> Future<T> transfer(
+      ServiceMethod<?, ?> method, long deadlineNs, Function<RemoteCall, Future<T>> carry) {
     Promise<T> promise = Promise.promise();
     Runnable start =
         () -> {
           transfers++;
-          this.<Q, R, T>open(method, deadlineNs, carry)
+          open(method, deadlineNs, carry)
               .onComplete(done -> {
                 transfers--;
                 Runnable next = waiting.poll();
@@ -270,10 +260,8 @@ public final class RemoteChannel implements AutoCloseable {
     return promise.future();
   }
 
-  private <Q, R, T> Future<T> open(
-      ServiceMethod<R, Q> method,
-      long deadlineNs,
-      Function<GrpcClientRequest<Q, R>, Future<T>> carry) {
+  private <T> Future<T> open(
+      ServiceMethod<?, ?> method, long deadlineNs, Function<RemoteCall, Future<T>> carry) {
     long leftMs = (deadlineNs - System.nanoTime()) / 1_000_000;
     if (leftMs <= 0) {
       return Future.failedFuture(
@@ -285,16 +273,18 @@ public final class RemoteChannel implements AutoCloseable {
     } catch (IllegalArgumentException e) {
       return Future.failedFuture(new Failure(Status.DENIED, String.valueOf(e.getMessage())));
     }
-    return grpc.request(server, method)
-        .compose(request -> {
-          request.timeout(leftMs, TimeUnit.MILLISECONDS);
-          if (bearer != null) {
-            request.headers().set("authorization", "Bearer " + bearer);
-          }
-          return carry.apply(request);
+    return RemoteCall.open(http, server, method, bearer, leftMs)
+        .compose(call -> {
+          Timer deadline = vertx.timer(leftMs, TimeUnit.MILLISECONDS);
+          deadline.onSuccess(v -> call.fail(late()));
+          return carry.apply(call).onComplete(v -> deadline.cancel());
         })
         .onSuccess(done -> trouble = "")
         .recover(error -> Future.failedFuture(told(error, deadlineNs)));
+  }
+
+  private static Failure late() {
+    return new Failure(Status.DEADLINE, "the daemon did not answer in time");
   }
 
   private Failure told(Throwable error, long deadlineNs) {
@@ -306,11 +296,9 @@ public final class RemoteChannel implements AutoCloseable {
   private static Failure failure(Throwable error, long deadlineNs) {
     return switch (error) {
       case Failure failure -> failure;
-      case InvalidStatusException e -> failure(e.actualStatus(), null);
-      case GrpcErrorException e -> failure(e.status(), null);
       case StreamResetException e ->
           System.nanoTime() - deadlineNs >= 0
-              ? new Failure(Status.DEADLINE, "the daemon did not answer in time")
+              ? late()
               : new Failure(Status.UNAVAILABLE, "the daemon broke the call off");
       default -> {
         String words = error.getMessage() == null ? error.toString() : error.getMessage();

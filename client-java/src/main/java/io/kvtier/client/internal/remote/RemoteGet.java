@@ -6,11 +6,8 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.v1.GetRequest;
 import io.kvtier.protocol.v1.GetResponse;
+import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.vertx.core.Future;
-import io.vertx.core.Promise;
-import io.vertx.grpc.client.GrpcClientRequest;
-import io.vertx.grpc.client.GrpcClientResponse;
-import io.vertx.grpc.common.GrpcStatus;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
@@ -22,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * Receives the blocks of one Get, and checks the places and lengths in its messages: the daemon may
  * be hostile. Confined to the event loop.
  */
-final class RemoteGet {
+final class RemoteGet implements GetMessages.Taker {
   private final List<MemorySegment> destinations;
   private final long blockBytes;
   private final Status[] statuses;
@@ -68,11 +65,14 @@ final class RemoteGet {
     return channel
         .repeat(
             () ->
-                channel.<GetRequest, GetResponse, RemoteGet>transfer(
-                    BlockMessages.GET,
+                channel.transfer(
+                    KvtierGrpcClient.Get,
                     deadlineNs,
-                    request ->
-                        request.send(message).compose(response -> get.collect(request, response))),
+                    call -> {
+                      var _ = call.write(RemoteCall.framed(message));
+                      call.end();
+                      return call.receive(new GetMessages(get)).map(get);
+                    }),
             () -> !get.isAnswered,
             deadlineNs)
         .recover(error -> {
@@ -86,46 +86,26 @@ final class RemoteGet {
         });
   }
 
-  private Future<RemoteGet> collect(
-      GrpcClientRequest<GetRequest, GetResponse> request,
-      GrpcClientResponse<GetRequest, GetResponse> response) {
-    Promise<RemoteGet> done = Promise.promise();
-    response.exceptionHandler(done::tryFail);
-    response.handler(message -> {
-      if (done.future().isComplete()) {
-        return; // The destinations are the caller's again.
-      }
-      try {
-        take(message);
-      } catch (RuntimeException e) {
-        done.tryFail(e);
-        request.cancel();
-      }
-    });
-    response.endHandler(end -> {
-      GrpcStatus status = response.status();
-      if (status != null && status != GrpcStatus.OK) {
-        done.tryFail(RemoteChannel.failure(status, response.statusMessage()));
-      } else {
-        done.tryComplete(this);
-      }
-    });
-    return done.future();
+  @Override
+  public void onPlace(GetResponse place, int bytes) {
+    isAnswered = true;
+    if (place.hasRefusal()) {
+      throw nonsense("the daemon sent bytes of a block in a refusal");
+    }
+    begin(place.getBlock());
+    if (place.getOffset() != filled || bytes > blockBytes - filled) {
+      throw nonsense(
+          "the daemon sent "
+              + bytes
+              + " bytes at "
+              + place.getOffset()
+              + " of a block, of which "
+              + filled
+              + " have come");
+    }
   }
 
-  /**
-   * Takes a message.
-   *
-   * @throws RemoteChannel.Failure if its place or its length is wrong
-   */
-  private void take(GetResponse message) {
-    isAnswered = true;
-    if (message.hasRefusal()) {
-      refusal = Status.of(message.getRefusal().getStatusValue());
-      refusalText = message.getRefusal().getText();
-      return;
-    }
-    int index = message.getBlock();
+  private void begin(int index) {
     if (index < 0 || index >= statuses.length) {
       throw nonsense("the daemon sent bytes of block " + index + ", of " + statuses.length);
     }
@@ -134,23 +114,26 @@ final class RemoteGet {
       filled = 0;
       crc.reset();
     }
-    ByteBuffer data = message.getData().asReadOnlyByteBuffer();
-    if (data.hasRemaining()) {
-      if (message.getOffset() != filled || data.remaining() > blockBytes - filled) {
-        throw nonsense(
-            "the daemon sent "
-                + data.remaining()
-                + " bytes at "
-                + message.getOffset()
-                + " of a block, of which "
-                + filled
-                + " have come");
-      }
-      MemorySegment.copy(
-          MemorySegment.ofBuffer(data), 0, destinations.get(index), filled, data.remaining());
-      filled += data.remaining();
-      crc.update(data);
+  }
+
+  @Override
+  public void onData(ByteBuffer data) {
+    MemorySegment.copy(
+        MemorySegment.ofBuffer(data), 0, destinations.get(block), filled, data.remaining());
+    filled += data.remaining();
+    crc.update(data);
+  }
+
+  @Override
+  public void onMessage(GetResponse message) {
+    isAnswered = true;
+    if (message.hasRefusal()) {
+      refusal = Status.of(message.getRefusal().getStatusValue());
+      refusalText = message.getRefusal().getText();
+      return;
     }
+    int index = message.getBlock();
+    begin(index);
     if (message.getLast()) {
       tiers[index] = TierId.of(Math.clamp(message.getTierValue(), 0, TierId.values().length - 1));
       Status status = Status.of(message.getStatusValue());

@@ -5,25 +5,34 @@ import io.kvtier.client.internal.shared.Outcome;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.v1.BlockResult;
+import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.kvtier.protocol.v1.PutHeader;
 import io.kvtier.protocol.v1.PutRequest;
 import io.kvtier.protocol.v1.PutResponse;
 import io.kvtier.protocol.v1.StatusCode;
 import io.vertx.core.Future;
-import io.vertx.core.Promise;
 import io.vertx.core.buffer.Buffer;
-import io.vertx.grpc.client.GrpcClientRequest;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
 import java.util.List;
 import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
 /** Sends the blocks of one Put. Confined to the event loop. */
 final class RemotePut {
+  /** Small enough that a chunk stays in the processor's cache from its copy to its encryption. */
+  private static final int CHUNK_BYTES_MAX = 256 << 10;
+
+  private static final int UNSENT_BYTES_MAX = 2 * CHUNK_BYTES_MAX;
+
   private final List<MemorySegment> sources;
   private final List<BlockResult> there;
   private final int chunkBytes;
   private final CRC32C crc = new CRC32C();
+
+  /** Arrays whose bytes have been sent. */
+  private final ArrayDeque<byte[]> spare = new ArrayDeque<>();
+
   private int block;
   private long offset;
   private @Nullable PutResponse answer;
@@ -31,7 +40,7 @@ final class RemotePut {
   private RemotePut(List<MemorySegment> sources, List<BlockResult> there, int chunkBytes) {
     this.sources = sources;
     this.there = there;
-    this.chunkBytes = chunkBytes;
+    this.chunkBytes = Math.min(chunkBytes, CHUNK_BYTES_MAX);
   }
 
   /**
@@ -58,68 +67,63 @@ final class RemotePut {
     PutHeader.Builder header = PutHeader.newBuilder().setKeys(keys);
     annotations.forEach(
         annotation -> header.addAnnotations(UnsafeByteOperations.unsafeWrap(annotation)));
-    Buffer first = BlockMessages.encoded(PutRequest.newBuilder().setHeader(header).build());
-    return channel.transfer(BlockMessages.PUT, deadlineNs, request -> put.send(request, first));
+    Buffer first = RemoteCall.framed(PutRequest.newBuilder().setHeader(header).build());
+    return channel.transfer(KvtierGrpcClient.Put, deadlineNs, call -> put.send(call, first));
   }
 
   private boolean isThere(int index) {
     return index < there.size() && there.get(index).getStatus() == StatusCode.STATUS_OK;
   }
 
-  private Future<RemotePut> send(GrpcClientRequest<Buffer, PutResponse> request, Buffer first) {
-    Promise<RemotePut> done = Promise.promise();
-    request.exceptionHandler(done::tryFail);
-    var _ = request.write(first);
-    writeSome(request, done);
-    request
-        .response()
-        .compose(RemoteChannel::only)
-        .onComplete(
-            message -> {
+  private Future<RemotePut> send(RemoteCall call, Buffer first) {
+    Future<RemotePut> done =
+        RemoteChannel.only(call, KvtierGrpcClient.Put)
+            .map(message -> {
               answer = message;
-              done.tryComplete(this);
-            },
-            done::tryFail);
-    return done.future();
+              return this;
+            });
+    call.limitUnsent(UNSENT_BYTES_MAX);
+    var _ = call.write(first);
+    writeSome(call);
+    return done;
   }
 
   /** Writes chunks until the stream is full, or all are written. */
-  private void writeSome(GrpcClientRequest<Buffer, PutResponse> request, Promise<RemotePut> done) {
+  private void writeSome(RemoteCall call) {
     try {
       while (block < sources.size()) {
         if (isThere(block)) {
           block++;
           continue;
         }
-        if (request.writeQueueFull()) {
-          request.drainHandler(v -> {
-            request.drainHandler(null);
-            writeSome(request, done);
-          });
+        if (call.isFull()) {
+          call.onDrain(() -> writeSome(call));
           return;
         }
-        var _ = request.write(nextChunk());
+        writeChunk(call);
       }
-      var _ = request.end();
+      call.end();
     } catch (RuntimeException e) {
       // The caller's memory was closed meanwhile.
-      done.tryFail(e);
-      request.cancel();
+      call.fail(e);
     }
   }
 
-  private Buffer nextChunk() {
+  private void writeChunk(RemoteCall call) {
     MemorySegment source = sources.get(block);
     int bytes = (int) Math.min(chunkBytes, source.byteSize() - offset);
     boolean isLast = offset + bytes == source.byteSize();
-    Buffer chunk = BlockMessages.chunk(block, offset, source.asSlice(offset, bytes), crc, isLast);
+    byte[] used = spare.poll();
+    byte[] array = used == null ? new byte[BlockMessages.OVERHEAD_BYTES_MAX + chunkBytes] : used;
+    int length =
+        BlockMessages.chunk(array, block, offset, source.asSlice(offset, bytes), crc, isLast);
     offset += bytes;
     if (isLast) {
       crc.reset();
       offset = 0;
       block++;
     }
-    return chunk;
+    var _ = call.write(RemoteCall.view(array, length)).onSuccess(sent -> spare.add(array));
   }
 
   /** The outcome of the whole; OK if nothing was to be sent. */
