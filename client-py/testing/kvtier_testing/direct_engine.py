@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from kvtier import Client, NamespaceMismatch
+from kvtier import Client, KvtierError, NamespaceMismatch
 from kvtier._polled import Polled
 from kvtier.engine.find import Found, Search
 from kvtier.engine.groups import ALL, Need, of_all_ranks, window
@@ -49,9 +49,9 @@ class DirectEngine(Driver):
             mismatch=wanted.mismatch, lookup_s_max=wanted.lookup_s_max, load_timeout_s=wanted.load_timeout_s, put_timeout_s=wanted.put_timeout_s
         )
         self.guard = Guard(_log, _texts.mismatch("the daemon has this namespace with other properties"))
-        self.client = Client(wanted.socket, name="direct", timeout=2.0)
+        self.client: Client | None = None
         self.memory = [[numpy.zeros((BLOCKS, BLOCK_BYTES), dtype=numpy.uint8) for _ in self.needs] for _ in range(wanted.ranks)]
-        self.pools = [Pools(self.client) for _ in range(wanted.ranks)]
+        self.pools: list[Pools] = []
         self.weights = wanted.weights
         self.named: list[list[Any]] = [[] for _ in self.needs]
         self.search: Search | None = None
@@ -64,9 +64,15 @@ class DirectEngine(Driver):
             page_tokens=BLOCK_TOKENS, hash="blake2b", hash_seed="none", alone=os.urandom(16).hex(), namespace=wanted.namespace,
         )  # fmt: skip
         try:
+            self.client = Client(wanted.socket, name="direct", timeout=2.0)
+            self.pools = [Pools(self.client) for _ in range(wanted.ranks)]
             self._register(identity)
         except NamespaceMismatch as error:
             refuse(error, wanted.mismatch, _texts, _log)
+            return
+        except KvtierError as error:
+            # A daemon of another version, for example. One that is absent raises nothing.
+            _log.warning("kvtier is not used: %s", error)
             return
         self.transfers = [Transfers(pools.regions, self.settings, self.guard) for pools in self.pools]
         groups = of_all_ranks([pools.groups for pools in self.pools])
@@ -201,7 +207,8 @@ class DirectEngine(Driver):
             self.polled.close()
         for pools in self.pools:
             pools.close()
-        self.client.close()
+        if self.client is not None:
+            self.client.close()
 
 
 class PolledFound(Found):

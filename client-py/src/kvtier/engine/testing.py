@@ -14,9 +14,12 @@ Nothing here imports an engine or pytest.
             return MyEngine(wanted)
 """
 
+import contextlib
 import logging
 import random
 import signal
+import socket
+import tempfile
 import threading
 import time
 import unittest
@@ -25,6 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from kvtier import _protocol as protocol
 from kvtier._protocol import Status
 from kvtier.client import Client
 from kvtier.engine.groups import ALL, Need, longest
@@ -262,6 +266,12 @@ class AdapterContract:
                 self._is(engine.serve(self._prompt(seed=seed)), 0)
         _expect(len(lines.texts) <= 2, f"an engine without a daemon logged {len(lines.texts)} lines for 5 prompts: {lines.texts}")
 
+    def test_daemonOfAnotherVersion_engineComputes(self) -> None:
+        with _OtherVersion() as path:
+            engine = self._engine(socket=path)
+            self._is(engine.serve(self._prompt()), 0)
+            self._is(engine.serve(self._prompt()), 0)
+
     def test_daemonKilledUnderAnEngine_isUsedAgainWhenItIsBack(self) -> None:
         engine = self._engine()
         engine.serve(self._prompt())
@@ -443,6 +453,42 @@ class AdapterContract:
                 present.append(bytes(map(min, zip(*each, strict=True))))
         most = len(prompt) if [need.rule for need in driver.needs] == [ALL] else len(prompt) - 1
         return longest(driver.needs, present, driver.unit_tokens, 0, most)
+
+
+class _OtherVersion:
+    """What listens as a daemon that speaks an older version of the protocol."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = f"{self._folder.name}/kvtier.sock"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(self._path)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._answer, daemon=True)
+        self._thread.start()
+
+    def _answer(self) -> None:
+        version = protocol.VERSION_MAJOR - 1 << 16
+        magic = protocol.HANDSHAKE_WELCOME_MAGIC
+        welcome = protocol.HANDSHAKE_WELCOME.pack(magic, version, Status.VERSION_MISMATCH, 0, 0, 0, 0, 0)
+        while True:
+            try:
+                channel, _ = self._listener.accept()
+            except OSError:
+                return
+            with channel, contextlib.suppress(OSError):
+                channel.recv(4096)
+                channel.send(welcome)
+
+    def __enter__(self) -> str:
+        return self._path
+
+    def __exit__(self, *exception: object) -> None:
+        # Only this wakes a thread that accepts.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+        self._folder.cleanup()
 
 
 class _Lines(logging.Handler):
