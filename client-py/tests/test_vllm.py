@@ -939,6 +939,22 @@ def test_savings_ofAnEngineOfKnownSpeed_areTheTruth(engines: Make, daemon: Daemo
     assert engine.stats["saved_prefill_us"] / 1e6 == pytest.approx(saved / tokens_per_s, rel=0.02)
 
 
+def test_savings_ofTheLastLoads_areRead_beforeTheEngineEnds(engines: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(engines(at=fresh_daemon), request())
+    engine = engines(at=fresh_daemon)
+    engine.run(request())
+    polled = engine.scheduler._scheduler._polled
+    calls: list[Any] = []
+    start = polled.start
+    monkeypatch.setattr(polled, "start", lambda *arguments, **more: (calls.append(start(*arguments, **more)), calls[-1])[1])
+    fresh_daemon.pause()
+    resume = threading.Timer(0.1, fresh_daemon.signal, [signal.SIGCONT])
+    resume.start()
+    engine.scheduler.shutdown()
+    resume.join()
+    assert [call.outcome for call in calls] == [Status.OK]
+
+
 def test_savings_ofABlockThatCouldNotBeLoaded_endBeforeIt(engines: Make) -> None:
     scheduler = engines().scheduler._scheduler
     one = request(43)

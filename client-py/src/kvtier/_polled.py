@@ -159,7 +159,15 @@ class Polled:
         if not call.done:
             call._fail()
 
-    def close(self) -> None:
+    def close(self, patience_s: float = 0.0) -> None:
+        """Cancels all calls, and ends the session: a daemon that has not read a request yet may not read it any more.
+
+        Args:
+            patience_s: how long calls may go on before.
+        """
+        until_ns = monotonic_ns() + int(patience_s * 1e9)
+        while self._calls and (left_ns := until_ns - monotonic_ns()) > 0:
+            self.poll(left_ns / 1e9)
         for call in [*self._calls.values(), *self._unlinked]:
             self.cancel(call)
         self._connection.close()

@@ -15,6 +15,8 @@ STEP_TOKENS_MIN = 256
 """a step with fewer says nothing of how fast prompts are computed"""
 DECODE_TOKENS_MAX = 8
 """a request with more tokens in a step computes its prompt; with speculative decoding a request has several"""
+LAST_REPORT_S = 0.5
+"""how long an engine that ends waits for the daemon to read its last report"""
 _DECODE_SHARE_MAX = 0.1
 _STEPS_KEPT = 64
 _STEPS_MIN = 5

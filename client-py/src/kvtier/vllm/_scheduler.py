@@ -14,7 +14,7 @@ from kvtier._types import LoadReport
 from kvtier.engine.epochs import Epochs
 from kvtier.engine.groups import Group, is_plain, leading
 from kvtier.engine.guard import Guard
-from kvtier.engine.savings import DECODE_TOKENS_MAX, STEP_TOKENS_MIN, Savings
+from kvtier.engine.savings import DECODE_TOKENS_MAX, LAST_REPORT_S, STEP_TOKENS_MIN, Savings
 from kvtier.engine.search import Searches
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.transfers import Transfer
@@ -387,7 +387,7 @@ class Scheduler:
         self._under_way.clear()
         self.loaded(list(self._loading))
         self._report(self._savings.take_all(self._speed.typical.tokens_per_s))
-        self._polled.close()
+        self._polled.close(LAST_REPORT_S)
 
 
 def _prefill_tokens(output: Any) -> int:

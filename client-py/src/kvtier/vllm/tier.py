@@ -35,7 +35,7 @@ from kvtier._types import Lookup
 from kvtier.client import Client, Namespace
 from kvtier.engine.epochs import salted
 from kvtier.engine.identity import suffix_of
-from kvtier.engine.savings import Savings
+from kvtier.engine.savings import LAST_REPORT_S, Savings
 from kvtier.torch._cpu import CpuCopying, CpuRegion
 from kvtier.torch._layout import Plane
 from kvtier.vllm import _callers, _weights
@@ -246,7 +246,7 @@ class KvtierTier(SecondaryTierManager):
         self._wait_for_jobs()
         self._region.close()
         self._report()
-        self._polled.close()
+        self._polled.close(LAST_REPORT_S)
         self._client.close()
 
 
