@@ -14,7 +14,8 @@ import numpy
 
 from kvtier import Client, KvtierError, NamespaceMismatch
 from kvtier._polled import Polled
-from kvtier.engine.find import Found, Search
+from kvtier.engine.find import Search
+from kvtier.engine.found import Found
 from kvtier.engine.groups import ALL, Need, of_all_ranks, window
 from kvtier.engine.guard import Guard
 from kvtier.engine.identity import Identity, Place, PoolText, Texts, refuse
@@ -123,7 +124,7 @@ class DirectEngine(Driver):
             searches.poll(request.request_id)
             run = searches.matched(request, 0)
             if run:
-                return PolledFound(searches, request.request_id, run)
+                return searches.take(request.request_id, run) or Found.nothing(0, len(self.needs))
             if run == 0:
                 break
             time.sleep(0.0001)
@@ -209,25 +210,6 @@ class DirectEngine(Driver):
             pools.close()
         if self.client is not None:
             self.client.close()
-
-
-class PolledFound(Found):
-    """What a search of `Searches` has found."""
-
-    __slots__ = ("_holds", "_searches")
-
-    def __init__(self, searches: Searches, request_id: str, run: int) -> None:
-        search = searches.take(request_id)
-        assert search is not None
-        blocks = searches.units.needed(search.first, search.first + run)
-        keys = [some[these.start : these.stop] for some, these in zip(search.keys, blocks, strict=True)]
-        super().__init__(0, run * searches.units.tokens, keys, blocks, [], search.expires_ns)
-        self._searches = searches
-        self._holds = search.holds
-
-    def release(self) -> None:
-        holds, self._holds = self._holds, []
-        self._searches.release(holds)
 
 
 class LosingOnce:

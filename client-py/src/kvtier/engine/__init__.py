@@ -8,7 +8,8 @@ each connector keeps.
 
 from kvtier._polled import Polled
 from kvtier.engine.epochs import Adapters, Epochs, joined, salted
-from kvtier.engine.find import Found, Search
+from kvtier.engine.find import Search
+from kvtier.engine.found import Found
 from kvtier.engine.groups import ALL, LAST, Group, Need, Rule, chunk, longest, of_all_ranks, restorable, window
 from kvtier.engine.guard import Guard
 from kvtier.engine.identity import Identity, Named, Place, PoolText, Texts, refuse

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Self
 
 from kvtier._operations import Context, Hold, Operation, context_of, instant_after, lookup_groups
 from kvtier._operations import hold as hold_operation
-from kvtier._protocol import Status
 from kvtier._types import Held, Lookup
 from kvtier.client import Client, run
+from kvtier.engine.found import Found
 from kvtier.engine.groups import Group
 from kvtier.engine.guard import Guard
 from kvtier.engine.keys import Keys, Sought
@@ -30,48 +29,10 @@ _THREADS = 4
 _ASK_AGAIN_S = 0.001
 
 
-class Found:
-    """What a search has found, and holds until it is released: a context manager. Whoever drops it releases it.
+class _Held(Found):
+    """What `Search` has found. Any thread may release it; whoever drops it releases it."""
 
-    What is held stays in host memory, in the namespaces of all ranks, until `expires_ns`. A load that begins meanwhile finds it.
-    """
-
-    __slots__ = ("_held", "blocks", "expires_ns", "had_tokens", "keys", "tokens")
-
-    def __init__(
-        self, had_tokens: int, tokens: int, keys: Sequence[Sequence[bytes]], blocks: Sequence[range], held: list[Held], expires_ns: int
-    ) -> None:
-        self._held = held
-        self.had_tokens = had_tokens
-        """how many tokens from the first the engine had itself"""
-        self.tokens = tokens
-        """how many tokens from the first the engine can have with what was found; `had_tokens`: nothing was found"""
-        self.keys = keys
-        """for each group, the keys of the blocks that a load must bring"""
-        self.blocks = blocks
-        """for each group, these blocks, by their place in the sequence"""
-        self.expires_ns = expires_ns
-        """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
-
-    @classmethod
-    def nothing(cls, had_tokens: int, groups: int = 0) -> Self:
-        """A miss."""
-        return cls(had_tokens, had_tokens, [()] * groups, [range(0)] * groups, [], 0)
-
-    def release(self) -> None:
-        """Gives the leases back; any number of times, in any thread."""
-        held, self._held = self._held, []
-        for one in held:
-            one.release()
-
-    def __bool__(self) -> bool:
-        return self.tokens > self.had_tokens
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.release()
+    __slots__ = ()
 
     def __del__(self) -> None:
         self.release()
@@ -149,8 +110,7 @@ class Search:
 
     def _find(self, keys: Sequence[Sequence[bytes]], first: int, answer_by_ns: int, holds: bool) -> Found | None:
         begun_ns = time.monotonic_ns()
-        self._count("lookups", 1)
-        found = None
+        self._guard.count(lookups=1)
         while True:
             link = self._client._connection.link(answer_by_ns)
             if link is None:
@@ -162,9 +122,9 @@ class Search:
                 break
             # The daemon asks the object store, and will know.
             time.sleep(_ASK_AGAIN_S)
-        self._count("lookup_us", (time.monotonic_ns() - begun_ns) // 1000)
+        self._guard.count(lookup_us=(time.monotonic_ns() - begun_ns) // 1000)
         if found is not None:
-            self._count("hit_blocks", sum(map(len, found.blocks)))
+            self._guard.count(hit_blocks=sum(map(len, found.blocks)))
         return found
 
     def _steps(
@@ -178,7 +138,7 @@ class Search:
         by_group = [list(islice(each, len(group.namespaces))) for group in units.groups]
         end = units.found(by_group, first)
         if end - first < max(1, self._settings.load_blocks_min):
-            self._judge(ending_statuses(answers))
+            self._guard.judge(ending_statuses(answers))
             return answers, None
         if not self._is_worth_it(end - first, max(one.estimated_load_s for one in answers)):
             return answers, None
@@ -199,7 +159,7 @@ class Search:
                         holding.append(held.leases)
                         expiries.append(held.expires_ns)
                     if held.run == 0:
-                        self._judge([held.refusal])
+                        self._guard.judge([held.refusal])
                     of_ranks.append(held.run)
                 runs.append(of_ranks)
             count = units.held(runs, first, end)
@@ -209,29 +169,20 @@ class Search:
             holding = []
             return answers, made
         finally:
-            for one in holding:
-                one.release()
+            _release_all(holding)
 
     def _made(self, keys: Sequence[Sequence[bytes]], first: int, end: int, held: list[Held], expires_ns: int) -> Found:
         blocks = self.units.needed(first, end)
         needed = [some[these.start : these.stop] for some, these in zip(keys, blocks, strict=True)]
-        return Found(first * self.units.tokens, end * self.units.tokens, needed, blocks, held, expires_ns)
+        return _Held(first * self.units.tokens, end * self.units.tokens, needed, blocks, partial(_release_all, held), expires_ns)
 
     def _is_worth_it(self, units: int, load_s: float) -> bool:
         """Whether the blocks are loaded, and not computed because that is faster."""
         is_slower = self._settings.load_if_faster and self._speed is not None and load_s > self._speed.seconds(units * self.units.tokens)
         if self._settings.may_load_in(load_s) and not is_slower:
             return True
-        self._count("declined_blocks", units)
+        self._guard.count(declined_blocks=units)
         return False
-
-    def _count(self, name: str, count: int) -> None:
-        with self._lock:
-            self._guard.observed[name] += count
-
-    def _judge(self, statuses: Sequence[Status]) -> None:
-        with self._lock:
-            self._guard.judge(statuses)
 
     # ---- a coroutine that waits ----
 
@@ -317,6 +268,11 @@ class Search:
             if self._event_fd >= 0:
                 os.close(self._event_fd)
                 self._event_fd = -1
+
+
+def _release_all(held: Sequence[Held]) -> None:
+    for one in held:
+        one.release()
 
 
 def _release(future: "Future[Found]") -> None:

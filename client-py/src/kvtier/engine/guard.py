@@ -1,6 +1,7 @@
 """What an engine does about a daemon that is absent, hung, too old or of another configuration: it takes it for a miss."""
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Collection
@@ -13,7 +14,7 @@ _TEXTS_MAX = 64
 
 
 class Guard:
-    """Judges what the daemon answers to one engine, and tells of it once. It belongs to one thread.
+    """Judges what the daemon answers to one engine, and tells of it once. Threads may share it.
 
     - An absent daemon is a miss at once: the client connects again by itself, and logs once that there is none.
     - A daemon that does not answer in time is a miss, and nothing is asked for a second.
@@ -30,6 +31,7 @@ class Guard:
         self._refusal = refusal
         self._paused_until_s = 0.0
         self._told: set[str] = set()
+        self._lock = threading.Lock()
         self.is_refused = False
         """whether the daemon has the namespace with other properties, so that nothing can be loaded or stored"""
         self.observed: Counter[str] = Counter()
@@ -39,10 +41,15 @@ class Guard:
         """Whether the daemon may be asked anything now."""
         return not self.is_refused and time.monotonic() >= self._paused_until_s
 
+    def count(self, **counts: int) -> None:
+        """Adds to the counters."""
+        with self._lock:
+            self.observed.update(counts)
+
     def judge(self, statuses: Collection[Status]) -> None:
         """What an answer says about the daemon, beside the blocks."""
         if Status.DEADLINE in statuses:
-            self.observed["lookups_late"] += 1
+            self.count(lookups_late=1)
             self._paused_until_s = time.monotonic() + _PAUSE_S
         if Status.NAMESPACE_MISMATCH in statuses and not self.is_refused:
             self.is_refused = True
@@ -50,6 +57,8 @@ class Guard:
 
     def tell(self, text: str) -> None:
         """Logs a warning, once; of very many different ones the first 64."""
-        if text not in self._told and len(self._told) < _TEXTS_MAX:
+        with self._lock:
+            if text in self._told or len(self._told) >= _TEXTS_MAX:
+                return
             self._told.add(text)
-            self._log.warning("kvtier: %s", text)
+        self._log.warning("kvtier: %s", text)

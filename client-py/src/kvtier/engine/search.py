@@ -12,6 +12,7 @@ from kvtier._operations import lookup_groups
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status
 from kvtier._types import Lookup
+from kvtier.engine.found import Found
 from kvtier.engine.groups import Group
 from kvtier.engine.guard import Guard
 from kvtier.engine.keys import Keys, Sought
@@ -79,7 +80,7 @@ class Searches:
 
     All calls come from one thread, and wait a moment at most (`Settings.lookup_wait_s`). The engine tells of a request (`begin`), and
     asks what can be loaded (`matched`) until it is told. What was found is held from then on: by leases in all namespaces, until
-    the engine has got blocks for it (`take`, and `release` when the load has ended) or lets the request go (`drop`).
+    the engine has got blocks for it (`take`, and `Found.release` when the load has ended) or lets the request go (`drop`).
     """
 
     def __init__(
@@ -155,9 +156,17 @@ class Searches:
             self._observed["lookups_again"] += 1
         return run
 
-    def take(self, request_id: str) -> Search | None:
-        """The search of a request that has got its blocks, which ends here. The caller gives back what it holds (`release`)."""
-        return self._by_request.pop(request_id, None)
+    def take(self, request_id: str, units: int) -> Found | None:
+        """What was found of a request that has got its blocks, so many units of it; its search ends here. The caller releases it, in this
+        thread, when its load has ended. None: nothing was offered to it."""
+        search = self._by_request.pop(request_id, None)
+        if search is None or not search.holds:
+            return None
+        first, tokens = search.first, self.units.tokens
+        blocks = self.units.needed(first, first + units)
+        keys = [some[these.start : these.stop] for some, these in zip(search.keys, blocks, strict=True)]
+        give_back = partial(self._release, search.holds)
+        return Found(first * tokens, (first + units) * tokens, keys, blocks, give_back, search.expires_ns, search.begun_s)
 
     def drop(self, request_id: str) -> None:
         """Ends the search of a request, and gives back what it holds."""
@@ -169,7 +178,7 @@ class Searches:
         for request_id in list(self._by_request):
             self.drop(request_id)
 
-    def release(self, holds: Sequence[Sequence[Call[Hold]]]) -> None:
+    def _release(self, holds: Sequence[Sequence[Call[Hold]]]) -> None:
         """Gives leases back, those too that are just being granted."""
         for call in _all(holds):
             if not self._polled.wait(call, self._wait_s()):
@@ -389,7 +398,7 @@ class Searches:
     def _let_go(self, search: Search) -> None:
         if search.lookup is not None and not search.lookup.done:
             self._polled.cancel(search.lookup)
-        self.release(search.holds)
+        self._release(search.holds)
         search.holds = []
 
 

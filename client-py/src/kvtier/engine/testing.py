@@ -429,7 +429,8 @@ class AdapterContract:
 
             def is_free() -> bool:
                 driver.rest()
-                return client.counters().get("leases") == 0
+                # What `Client.counters` reads may be of a moment ago.
+                return bool(client.stats().get("counters", {}).get("leases") == 0)
 
             _until(is_free, "all leases are given back")
 

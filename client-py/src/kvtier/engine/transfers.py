@@ -273,7 +273,7 @@ class Transfers:
                 "the daemon's memory are damaged. The engine has planned this step with them, so it must stop"
             )
         self._regions[0].write([load.block_ids[load.needed + index] for index in lost], found)
-        self._guard.observed["written_blocks"] += len(lost)
+        self._guard.count(written_blocks=len(lost))
         self._guard.tell(f"the daemon did not finish a load; the worker read the last blocks from its memory: {told(statuses)}")
 
     def count_load(self, load: Load, statuses: Sequence[Status]) -> float:
@@ -284,11 +284,7 @@ class Transfers:
         """
         taken_s = time.monotonic() - load.begun_s
         good = statuses.count(Status.OK)
-        observed = self._guard.observed
-        observed["loads"] += 1
-        observed["load_us"] += int(taken_s * 1e6)
-        observed["loaded_blocks"] += good
-        observed["load_failed_blocks"] += len(statuses) - good
+        self._guard.count(loads=1, load_us=int(taken_s * 1e6), loaded_blocks=good, load_failed_blocks=len(statuses) - good)
         if good == len(statuses) and load.is_over:
             self._have_come(load)
         if good < len(statuses):
@@ -312,13 +308,11 @@ class Transfers:
         if self._sharing is not None and store.coming is not None:
             self._sharing.end(store.coming, [status is Status.OK for status in statuses])
         counts = Counter(statuses)
-        observed = self._guard.observed
-        observed["stores"] += 1
-        observed["store_us"] += int((time.monotonic() - store.begun_s) * 1e6)
-        observed["stored_blocks"] += counts[Status.OK]
-        known = counts[Status.EXISTS] + counts[Status.PENDING]
-        observed["known_blocks"] += known
-        observed["refused_blocks"] += len(statuses) - counts[Status.OK] - known
+        stored, known = counts[Status.OK], counts[Status.EXISTS] + counts[Status.PENDING]
+        self._guard.count(
+            stores=1, store_us=int((time.monotonic() - store.begun_s) * 1e6), stored_blocks=stored, known_blocks=known,
+            refused_blocks=len(statuses) - stored - known,
+        )  # fmt: skip
         return statuses
 
     def get(self, transfers: Sequence[Transfer], after: Any = None) -> list[Status]:

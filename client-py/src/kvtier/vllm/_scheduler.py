@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from kvtier._operations import Hold
 from kvtier._operations import report_loads as report_loads_operation
-from kvtier._polled import Call, Polled
+from kvtier._polled import Polled
 from kvtier._protocol import Status
 from kvtier._types import LoadReport
 from kvtier.engine.epochs import Epochs
+from kvtier.engine.found import Found
 from kvtier.engine.groups import Group, is_plain, leading
 from kvtier.engine.guard import Guard
 from kvtier.engine.savings import DECODE_TOKENS_MAX, LAST_REPORT_S, STEP_TOKENS_MIN, Savings
@@ -76,7 +76,7 @@ class Scheduler:
         """of each request that waits for its blocks; `Tracked`"""
         self._allocated: set[str] = set()
         """the requests that got blocks since the last plan"""
-        self._loading: dict[str, list[list[Call[Hold]]]] = {}
+        self._loading: dict[str, Found] = {}
         self._under_way: dict[str, _Load] = {}
         """of each request that waits for its load"""
         self._invalid: set[int] = set()
@@ -151,28 +151,26 @@ class Scheduler:
         if external_tokens == 0:
             self._searches.drop(request_id)
             return
-        found = self._searches.found(request_id)
-        search = self._searches.take(request_id)
-        if search is None or not search.holds:
+        known = self._searches.found(request_id)
+        found = self._searches.take(request_id, -(-external_tokens // self._unit_tokens))
+        if found is None:
             raise RuntimeError(f"request {request_id}: vLLM asks to load {external_tokens} tokens that the connector did not offer")
-        first, tokens = search.first, self._unit_tokens
-        count = -(-external_tokens // tokens)
-        tracked.known = min(found, first + count)
-        tracked.loaded_tokens = min((first + count) * tokens, int(request.num_tokens) - 1)
+        tracked.known = min(known, found.tokens // self._unit_tokens)
+        tracked.loaded_tokens = min(found.tokens, int(request.num_tokens) - 1)
         leading_ids: list[int] = []
         blocks_loaded = 0
-        for number, (keys, blocks) in enumerate(zip(search.keys, self._searches.units.needed(first, first + count), strict=True)):
+        for number, (keys, blocks) in enumerate(zip(found.keys, found.blocks, strict=True)):
             if blocks:
                 ids = list(block_ids[number][blocks.start : blocks.stop])
-                self._loads.append(Transfer(request_id, list(keys[blocks.start : blocks.stop]), ids, blocks.start, group=number))
+                self._loads.append(Transfer(request_id, list(keys), ids, blocks.start, group=number))
                 blocks_loaded += len(ids)
                 if number == self._leading.number:
                     leading_ids = ids
-        saved = max(0, tracked.loaded_tokens - first * tokens)
+        saved = max(0, tracked.loaded_tokens - found.had_tokens)
         self._under_way[request_id] = _Load(leading_ids, saved, time.monotonic())
-        self._loading[request_id] = search.holds
+        self._loading[request_id] = found
         self.observed["hit_blocks"] += blocks_loaded
-        found_ms = (time.monotonic() - search.begun_s) * 1e3
+        found_ms = (time.monotonic() - found.begun_s) * 1e3
         _log.debug("kvtier: request %s: found %d blocks within %.2f ms", request_id, blocks_loaded, found_ms)
 
     def _tracked(self, request: Any) -> Tracked:
@@ -269,7 +267,9 @@ class Scheduler:
         that was loaded counts."""
         self._invalid.update(invalid)
         for request_id in request_ids:
-            self._searches.release(self._loading.pop(request_id, []))
+            found = self._loading.pop(request_id, None)
+            if found is not None:
+                found.release()
             load = self._under_way.pop(request_id, None)
             if load is not None:
                 self._account(load, request_id in failed)
