@@ -72,6 +72,7 @@ public final class Daemon implements AutoCloseable {
 
   private final Deque<AutoCloseable> parts = new ArrayDeque<>();
   private final Supplier<GpuProbe> probe;
+  private final NumaSource numa;
   private final @Nullable Function<Reloader.Live, Reloader> reloaders;
   private final boolean directIo;
   private @Nullable HostTier memory;
@@ -82,6 +83,13 @@ public final class Daemon implements AutoCloseable {
   private @Nullable HttpFront http;
   private @Nullable EventPublisher events;
   private @Nullable Reloader reloader;
+
+  /** Finds the NUMA nodes for a number of slabs of one size. */
+  @FunctionalInterface
+  interface NumaSource {
+    /** The homes of the slabs. */
+    NumaHomes homes(int slabs, long slabBytes);
+  }
 
   /** Starts everything; throws with a reason in words when a part can't be had. */
   public Daemon(KvtierdConfig config) throws IOException {
@@ -103,6 +111,17 @@ public final class Daemon implements AutoCloseable {
       Supplier<GpuProbe> probe,
       @Nullable Function<Reloader.Live, Reloader> reloaders)
       throws IOException {
+    this(config, probe, NumaHomes::ofThisMachine, reloaders);
+  }
+
+  /** Starts everything on a machine with other NUMA nodes. */
+  Daemon(
+      KvtierdConfig config,
+      Supplier<GpuProbe> probe,
+      NumaSource numa,
+      @Nullable Function<Reloader.Live, Reloader> reloaders)
+      throws IOException {
+    this.numa = numa;
     this.probe = probe;
     this.reloaders = reloaders;
     kept = new KeptBlocks(config.tiers().host().keeping().keepNs());
@@ -143,7 +162,7 @@ public final class Daemon implements AutoCloseable {
     ObjectTier.requireFree(config.tiers().object());
     NumaHomes homes =
         host.memory().usesNuma()
-            ? NumaHomes.ofThisMachine(host.memory().slabs(), host.memory().slabBytes())
+            ? numa.homes(host.memory().slabs(), host.memory().slabBytes())
             : NumaHomes.none();
     HostTier hostTier =
         keep(

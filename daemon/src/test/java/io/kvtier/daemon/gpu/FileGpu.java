@@ -36,9 +36,9 @@ import org.jspecify.annotations.Nullable;
  * <p>A file named {@code fail} in its folder makes every call an error of CUDA's from then on.
  */
 public final class FileGpu implements Gpu, GpuDriver {
-  /** What engines call it. */
   public static final String PCI_ID = "0000:f1:1e.0";
 
+  /** What engines call it. */
   public static final String UUID = "GPU-f11e0000-0000-0000-0000-000000000001";
 
   /** And its sibling, whose files' names end with "other". */
