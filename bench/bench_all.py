@@ -24,8 +24,8 @@ from checks.documents import benchmarks
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, file, folder, run_tool, some_of, whole
 
-PARTS = ("local", "grpc", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
-"""All benchmarks except `directory`, whose rows `scaling` has, and `remote`, `ledgers` and `codecs`, which compare libraries."""
+PARTS = ("local", "grpc", "remote", "policies", "ssd", "demotion", "object", "tenants", "scaling", "engine-cpu")
+"""All benchmarks except `directory`, whose rows `scaling` has, and `ledgers` and `codecs`, which compare libraries."""
 PART_LIMIT_S = 3600
 END_WITHIN_S = 20.0
 LEFT_OUT = "left out"

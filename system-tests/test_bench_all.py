@@ -271,8 +271,8 @@ def test_runThatIsBrokenOff_leavesWhatItMeasured_andSaysOfTheRest(checkout: Path
     assert bench_all.main([]) == 130
     (file,) = files(checkout, ".json")
     kept = json.loads(file.read_text())
-    assert list(kept["parts"]) == ["local", "grpc"]
-    assert kept["failed"] == {part: "broken off" for part in bench_all.PARTS[2:]}
+    assert list(kept["parts"]) == ["local", "grpc", "remote"]
+    assert kept["failed"] == {part: "broken off" for part in bench_all.PARTS[3:]}
 
 
 def into(checkout: Path, kept: dict[str, Any]) -> Path:
