@@ -71,6 +71,11 @@ SHOWN: dict[str, tuple[str, str]] = {
     "grpc_get_1MiB_gbps": ("Get blocks of 1 MiB over gRPC", "bare TCP of the same bytes"),
     "grpc_put_1MiB_gbps": ("Put blocks of 1 MiB over gRPC", "bare TCP of the same bytes"),
     "grpc_lookup_256_p50_us": ("Look up a prompt of 256 blocks over gRPC, median", "a bare TCP round trip of the same bytes"),
+    **{
+        f"remote_{language.lower()}_{verb}_1MiB_gbps": (f"{verb.capitalize()} blocks of 1 MiB over gRPC with TLS, {language}", "bare gRPC of the same bytes with TLS")
+        for language in ("Java", "Python")
+        for verb in ("get", "put")
+    },
     "modest_with_greedy_in_the_same_daemon_p99_us": ("Local get of one tenant while a greedy tenant uses this daemon, p99", "while the greedy tenant uses another daemon"),
     "client_kill_to_released_ms": ("Time from SIGKILL of a client until all that it held is free", ""),
     "daemon_start_to_ready_ms": ("Start of the daemon until it is ready", ""),
