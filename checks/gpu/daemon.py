@@ -40,7 +40,7 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 110, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "expandable": 60, "restart": 60, "engines": 60, "speed": 110, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them.
@@ -376,6 +376,68 @@ class Check:
                 if not torch.equal(one[32:], kept):
                     raise Failure("torch: other bits in one tensor")
             namespace.clear()
+
+    def shards(self) -> None:
+        """Blocks that several ranks put together, each from and to tensors of its own; all ranks on one GPU."""
+        if not self.gpu.is_real:
+            return
+        if not self.link:
+            self.limits()
+        layers, heads, tokens, dim = 32, 8, 16, 128
+        blocks = 64 if self.quick else 512
+        with self.daemon.client() as client:
+            # As vLLM has them on a GPU: the heads of a token side by side on the host.
+            for axes, shape in (("CBNHD", (tokens, "heads")), ("CBHND", ("heads", tokens))):
+                for ranks in (1, 2, 4, 8):
+                    name = f"{axes[2:]}_of_{ranks}_ranks"
+                    each = heads // ranks
+                    inner = tuple(each if extent == "heads" else extent for extent in shape)
+                    tensors = [
+                        [torch.randn(2, 2 * blocks, *inner, dim, device="cuda", dtype=torch.bfloat16) for _ in range(layers)]
+                        for _ in range(ranks)
+                    ]
+                    self.one_shape(client, name, axes, tensors, blocks, heads, tokens)
+                    del tensors
+                    torch.cuda.empty_cache()
+
+    def one_shape(
+        self, client: Client, name: str, axes: str, tensors: list[list[torch.Tensor]], blocks: int, heads: int, tokens: int
+    ) -> None:
+        import kvtier.torch as ktorch
+
+        shards = [
+            ktorch.Shard([axes] * len(some), tokens, heads, number * heads // len(tensors))
+            for number, some in enumerate(tensors)
+        ]
+        form = ktorch.form_of(tensors[0], shards[0])
+        namespace = client.namespace(f"shards-{name}", block_bytes=form.block_bytes, form=form.text)
+        regions = [ktorch.register(namespace, some, shard=shard) for some, shard in zip(tensors, shards)]
+        torch.cuda.synchronize()
+        before = client.stats()["gpus"][0]["copied_bytes"]
+        rates: dict[str, list[float]] = {"put": [], "get": []}
+        for turn in range(4):
+            for what in rates:
+                keys = keys_of(blocks, 9000 + turn)
+                first = 0 if what == "put" else blocks
+                begun = time.perf_counter()
+                copies = [getattr(region, what)(keys, range(first, first + blocks), timeout=30) for region in regions]
+                if any(status is not OK for copying in copies for status in copying.wait(60)):
+                    raise Failure(f"shards {name}: {what}")
+                rates[what].append(blocks * form.block_bytes / (time.perf_counter() - begun) / 1e9)
+            for tensor in (tensor for some in tensors for tensor in some):
+                if not torch.equal(tensor[:, :blocks], tensor[:, blocks:]):
+                    raise Failure(f"shards {name}: other bits")
+                tensor[:, :blocks] = torch.roll(tensor[:, :blocks], 1, 1)
+            torch.cuda.synchronize()
+        for what, way in (("put", "out"), ("get", "in")):
+            # The first turn maps memory.
+            self.row(f"{what}_{name}", statistics.median(rates[what][1:]), "GB/s", f"link_{way}", self.link[way])
+        after = client.stats()["gpus"][0]["copied_bytes"]
+        used = [f"{strategy}_{(after[strategy] - before[strategy]) >> 20}_MiB" for strategy in after if after[strategy] > before[strategy]]
+        print(f"shards {name}: {', '.join(used)}", flush=True)
+        namespace.clear()
+        for region in regions:
+            region.close()
 
     def expandable(self) -> None:
         """Tensors of torch's expandable segments, which have no IPC handles: the daemon maps what is passed to it."""

@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The copies of an engine: those that wait for an event, those that are ready, and the batches that
@@ -29,10 +30,14 @@ final class CopyLane {
   private final int depth;
   private final GpuStream kernels;
 
-  /** The stream of staged copies. Copies between siblings use it as a second stream of kernels. */
   private final GpuStream staged;
 
-  private final boolean isPeer;
+  /**
+   * A second stream of kernels. Where the engine waits for what is copied, a kernel begins in it
+   * while the last pieces of the other are on their way, which the link would wait for. Null: the
+   * engine computes meanwhile, and keeps the multiprocessors.
+   */
+  private final @Nullable GpuStream moreKernels;
 
   /** Apart, since those of staged runs may wait for a kernel. */
   private final GpuStream direct;
@@ -45,7 +50,7 @@ final class CopyLane {
   private boolean gpuIsBusy;
   private int kernelsInTime;
   private long nextTrialNs;
-  private boolean takesSecondStream;
+  private boolean takesMoreKernels;
   private long readyBytes;
   private long underWayBytes;
   private int inFlight;
@@ -74,12 +79,12 @@ final class CopyLane {
     this.gpu = gpu;
     this.clock = clock;
     depth = options.depth();
-    isPeer = direction == CopyDirection.PEER;
     free = new ArrayDeque<>(options.slots());
     launched = new ArrayDeque<>(options.slots());
     ready = new ArrayDeque<>(depth);
     kernels = resources.createStream(false);
-    staged = resources.createStream(!isPeer);
+    staged = resources.createStream(true);
+    moreKernels = direction == CopyDirection.OFFLOAD ? null : resources.createStream(false);
     direct = resources.createStream(true);
     long bytes = CopyBatch.memoryBytes(options);
     for (int i = 0; i < options.slots(); i++) {
@@ -213,13 +218,10 @@ final class CopyLane {
     launchedBytes.getAndAdd(strategy.ordinal(), batch.copiedBytes());
   }
 
-  /**
-   * Kernels between siblings take turns in two streams: one begins while the last pieces of the
-   * other are on their way, which the link would wait for.
-   */
   private GpuStream kernelStream() {
-    takesSecondStream = isPeer && !takesSecondStream;
-    return takesSecondStream ? staged : kernels;
+    GpuStream more = moreKernels;
+    takesMoreKernels = !takesMoreKernels;
+    return takesMoreKernels && more != null ? more : kernels;
   }
 
   private boolean hasStagedBatch() {
@@ -279,6 +281,9 @@ final class CopyLane {
   /** Waits for what the GPU has in hand. */
   void synchronize() {
     gpu.synchronize(kernels);
+    if (moreKernels != null) {
+      gpu.synchronize(moreKernels);
+    }
     gpu.synchronize(staged);
     gpu.synchronize(direct);
   }
