@@ -158,7 +158,7 @@ def test_identity_textsOfSeveralLines_areOne() -> None:
 
 @pytest.mark.parametrize("policy", ["fail", "serve"])
 def test_mismatch_isToldInTheWordsOfTheEngine(policy: str, caplog: pytest.LogCaptureFixture) -> None:
-    texts = Texts("the setting X", "SEED")
+    texts = Texts("the file X", "SEED")
     error = NamespaceMismatch("namespace 'n' is registered with other properties: hash_seed is '1'")
     log = logging.getLogger("kvtier")
     if policy == "serve":
@@ -168,7 +168,7 @@ def test_mismatch_isToldInTheWordsOfTheEngine(policy: str, caplog: pytest.LogCap
         with pytest.raises(RuntimeError) as raised:
             refuse(error, policy, texts, log)
         text = str(raised.value)
-    assert "hash_seed is '1'" in text and "different values of SEED" in text and "set another the setting X" in text
+    assert "hash_seed is '1'" in text and "different values of SEED" in text and "set another kvtier.namespace in the file X" in text
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,31 @@ def test_pool_ofABuffer_copiesItsBlocks(daemon: Daemon) -> None:
 def test_pool_ofABufferThatDoesNotFit_saysSo(daemon: Daemon, memory: Any, text: str) -> None:
     with Client(daemon.socket_path) as client, pytest.raises(InvalidArgument, match=text):
         Pools(client).add(identity().of_model("l", "f"), memory, block_tokens=16, block_bytes=32)
+
+
+def test_pools_haveNames(daemon: Daemon) -> None:
+    with Client(daemon.socket_path) as client:
+        pools = Pools(client)
+        named = [identity(namespace=f"named-{next(_numbers)}").of_model("l", "f") for _ in range(2)]
+        pools.add(named[0], bytearray(64), name="kv", block_tokens=16, block_bytes=32)
+        states = pools.add(named[1], bytearray(64), name="states", block_tokens=16, block_bytes=64, rule=LAST)
+        assert pools.named("states") is states is pools[1] and [group.number for group in pools.groups] == [0, 1]
+        with pytest.raises(InvalidArgument, match="two pools 'kv'"):
+            pools.add(named[0], bytearray(64), block_tokens=16, block_bytes=32)
+        with pytest.raises(InvalidArgument, match="no pool 'index'; there are 'kv', 'states'"):
+            pools.named("index")
+
+
+def test_weights_areTheBestThatIsKnown() -> None:
+    texts = Texts("the file X")
+    known = {"named": "n", "files": "commit 1 of m", "loaded": "d1"}
+    found = []
+    for missing in ("", "named", "files", "loaded"):
+        known |= {missing: ""} if missing else {}
+        found.append(texts.weights("m", **known))
+    assert [one.text for one in found] == ["named n", "commit 1 of m", "loaded d1", ""]
+    assert [bool(one.advice) for one in found] == [False, False, True, True]
+    assert "Set kvtier.weights in the file X" in found[-1].advice
 
 
 # ---- transfers ----

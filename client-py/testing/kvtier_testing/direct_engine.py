@@ -36,7 +36,7 @@ FACES = ("blocking", "asyncio", "eventfd", "polled")
 
 _log = logging.getLogger("kvtier")
 _numbers = itertools.count()
-_texts = Texts("namespace in the engine's configuration")
+_texts = Texts("the engine's configuration")
 
 
 class DirectEngine(Driver):
@@ -88,7 +88,7 @@ class DirectEngine(Driver):
             for number, need in enumerate(self.needs):
                 text = PoolText.of(number, len(self.needs), BLOCK_TOKENS, [f"layers of pool {number}"], need.rule)
                 named = identity.of_rank("bytes", Place(part=rank, parts=ranks), text)
-                pools.add(named, self.memory[rank][number], block_tokens=BLOCK_TOKENS, block_bytes=BLOCK_BYTES, rule=need.rule)
+                pools.add(named, self.memory[rank][number], name=f"pool {number}", block_tokens=BLOCK_TOKENS, block_bytes=BLOCK_BYTES, rule=need.rule)
                 self.named[number].append(named)
 
     # ---- what the engine does ----

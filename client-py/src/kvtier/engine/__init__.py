@@ -12,7 +12,7 @@ from kvtier.engine.find import Search
 from kvtier.engine.found import Found
 from kvtier.engine.groups import ALL, LAST, Group, Need, Rule, chunk, longest, of_all_ranks, restorable, window
 from kvtier.engine.guard import Guard
-from kvtier.engine.identity import Identity, Named, Place, PoolText, Texts, refuse
+from kvtier.engine.identity import Identity, Named, Place, PoolText, Texts, Weights, refuse
 from kvtier.engine.keys import Keys, Prefix, Sought, hash_bytes
 from kvtier.engine.pools import Pool, Pools
 from kvtier.engine.savings import Savings, TypicalSpeed
@@ -55,6 +55,7 @@ __all__ = [
     "Transfers",
     "TypicalSpeed",
     "Units",
+    "Weights",
     "chunk",
     "hash_bytes",
     "joined",

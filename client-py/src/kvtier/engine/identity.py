@@ -165,8 +165,8 @@ ONE_POOL = PoolText("", {})
 class Texts(NamedTuple):
     """What a connector calls things when it talks to who configures its engine."""
 
-    namespace: str
-    """the setting of the namespace's name, such as ``kvtier.namespace in kv_connector_extra_config``"""
+    where: str
+    """where the engine's configuration has the settings of `kvtier.engine.settings.Settings`, such as ``kv_connector_extra_config``"""
     seed: str = ""
     """what sets the seed of the engine's hashes, such as ``PYTHONHASHSEED``; empty: nothing does"""
 
@@ -177,8 +177,44 @@ class Texts(NamedTuple):
             hint = f" The engines have different values of {self.seed}, so they can never find each other's blocks."
         return (
             f"kvtier does not mix blocks of engines with different configurations: {reason}.{hint} Give the engines the same "
-            f"configuration, or set another {self.namespace}."
+            f"configuration, or set another kvtier.namespace in {self.where}."
         )
+
+    def weights(self, model: str, named: str, files: str, loaded: str) -> "Weights":
+        """What is known of an engine's weights, and what to tell who runs it.
+
+        Args:
+            model: its name or path.
+            named: what the operator calls the weights (`Settings.weights`); empty: nothing.
+            files: what their commit or files say (`kvtier.engine.weights.described`); empty: nothing.
+            loaded: the digest of what is in the engine's memory (`kvtier.engine.loaded.digest`); empty: unknown.
+        """
+        if named:
+            return Weights(f"named {named}", "")
+        if files:
+            return Weights(files, "")
+        if loaded:
+            return Weights(
+                f"loaded {loaded}",
+                f"no commit of the weights of {model!r} is known, and this process finds no files of them. So the bytes in this engine's "
+                "memory identify the weights. An engine that holds the same weights in another form, for example on another kind of GPU, "
+                "does not find these blocks. To share blocks anyway, set kvtier.weights to one name in all engines with these weights.",
+            )
+        return Weights(
+            "",
+            f"the weights of {model!r} cannot be identified: no commit is known, this process finds no files, and the weights in memory "
+            "cannot be read. Other engines cannot find this engine's blocks, and neither can this engine after a restart. Set "
+            f"kvtier.weights in {self.where} to one name in all engines with these weights.",
+        )
+
+
+class Weights(NamedTuple):
+    """What tells weights from others; equal for all engines that have them."""
+
+    text: str
+    """as `Identity.weights` takes it; empty: nothing is known of them"""
+    advice: str
+    """what to tell who runs the engine; empty: nothing"""
 
 
 def refuse(error: NamespaceMismatch, policy: str, texts: Texts, log: logging.Logger) -> None:

@@ -18,6 +18,7 @@ from kvtier.torch._layout import Plane
 class Pool(NamedTuple):
     """The memory of one group of layers, registered."""
 
+    name: str
     group: Group
     """its rule, and the namespace of its blocks: what a search needs"""
     namespace: Namespace
@@ -40,6 +41,17 @@ class Pools:
         """As `Search` and `Searches` take them."""
         return [pool.group for pool in self._pools]
 
+    def named(self, name: str) -> Pool:
+        """The pool of this name.
+
+        Raises:
+            InvalidArgument: there is none.
+        """
+        for pool in self._pools:
+            if pool.name == name:
+                return pool
+        raise InvalidArgument(f"there is no pool {name!r}; there are {', '.join(repr(pool.name) for pool in self._pools) or 'none'}")
+
     def __getitem__(self, number: int) -> Pool:
         return self._pools[number]
 
@@ -51,6 +63,7 @@ class Pools:
         named: Named,
         memory: Any,
         *,
+        name: str = "kv",
         block_tokens: int,
         block_bytes: int,
         rule: Rule = ALL,
@@ -65,6 +78,7 @@ class Pools:
             named: the namespace (`Identity.of_model`, `Identity.of_rank`).
             memory: tensors, as `kvtier.torch.register` takes them; or one writable buffer in which whole blocks lie one behind the other,
                 such as a numpy array, a mapped file or shared memory. It must not move or shrink until `close`.
+            name: what the engine calls the pool.
             block_tokens: how many tokens a block has.
             block_bytes: the bytes of a block: of all ranks together where there is a shard.
             rule: which of the blocks an engine needs.
@@ -75,16 +89,18 @@ class Pools:
 
         Raises:
             NamespaceMismatch: engines with another configuration have the namespace (`kvtier.engine.identity.refuse`).
-            InvalidArgument: the memory has no blocks of so many bytes.
+            InvalidArgument: the memory has no blocks of so many bytes, or another pool has the name.
             KvtierError: this memory can't be copied, or the daemon that must copy it is not there.
         """
+        if any(pool.name == name for pool in self._pools):
+            raise InvalidArgument(f"there are two pools {name!r}; expected a name for each")
         namespace = self._client.namespace(named.name, block_bytes=block_bytes, **named.properties)
         if hasattr(memory, "data_ptr") or isinstance(memory, (list, tuple)):
             region = kvtier_torch.register(namespace, memory, block_axes=block_axes, name=named.name, shard=shard)
         else:
             region = _of_buffer(namespace, memory)
         group = Group(len(self._pools), block_tokens, block_hashes, rule, rule == LAST, [namespace._properties], writers)
-        pool = Pool(group, namespace, region)
+        pool = Pool(name, group, namespace, region)
         self._pools.append(pool)
         self.regions.append(region)
         return pool

@@ -119,6 +119,26 @@ def fingerprint(path: str | os.PathLike[str], prefer: str | None = ".safetensors
     return hashed.hexdigest()[:32]
 
 
+def described(
+    model: str,
+    revision: str | None = None,
+    told: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    prefer: str | None = ".safetensors",
+) -> str:
+    """What a commit or files say of a model's weights, as a namespace's property has it; empty: nothing. Arguments as of `commit_of`,
+    and `prefer` as of `fingerprint`.
+
+    Raises:
+        OSError: files are there, and can't be read.
+    """
+    commit = commit_of(model, revision, told, cache)
+    if commit is not None:
+        return commit.text
+    files = fingerprint(model, prefer)
+    return "" if files is None else f"files {files}"
+
+
 def commit_of(
     model: str, revision: str | None = None, told: str | None = None, cache: str | os.PathLike[str] | None = None
 ) -> Commit | None:

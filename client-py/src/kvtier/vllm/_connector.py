@@ -196,7 +196,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         groups = self._kv_cache_config.kv_cache_groups
         for shard, tensors, part, group in zip(self._mine, of_groups, parts, groups, strict=True):
             self._pools.add(
-                Named(shard.name, shard.properties), tensors.tensors, block_tokens=int(group.kv_cache_spec.block_size),
+                Named(shard.name, shard.properties), tensors.tensors, name=f"group {len(self._pools)}", block_tokens=int(group.kv_cache_spec.block_size),
                 block_bytes=shard.block_bytes, block_axes=tensors.block_axes, shard=None if part is None else part.shard,
             )  # fmt: skip
 

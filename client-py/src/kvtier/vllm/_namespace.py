@@ -15,7 +15,7 @@ from kvtier.vllm._steps import Shard
 
 _CRYPTOGRAPHIC = ("sha256", "sha256_cbor")
 _IGNORED_OF_MODEL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype", "_commit_hash")
-TEXTS = Texts("kvtier.namespace in kv_connector_extra_config", "PYTHONHASHSEED")
+TEXTS = Texts("kv_connector_extra_config", "PYTHONHASHSEED")
 
 
 def shard_of(
@@ -114,7 +114,8 @@ def identity_of(config: Any, settings: Settings, loaded: str, alone: str, unseed
     """
     model, cache = config.model_config, config.cache_config
     algorithm = str(cache.prefix_caching_hash_algo)
-    weights = _weights.identity(config, settings.weights, loaded)
+    named = settings.weights
+    weights = TEXTS.weights(model.model, named, "" if named else _weights.of_files(config), loaded)
     text, advice = weights.text, weights.advice
     if getattr(cache, "calculate_kv_scales", False):
         # What the first batch is makes the scales.

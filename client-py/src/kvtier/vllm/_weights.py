@@ -5,10 +5,10 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kvtier.engine.loaded import digest
-from kvtier.engine.weights import commit_of, fingerprint
+from kvtier.engine.weights import described
 from kvtier.vllm import _callers
 
 _log = logging.getLogger("vllm.kvtier")
@@ -28,44 +28,6 @@ _PROCESSOR_SETTINGS = (
 )  # fmt: skip
 
 
-class Identity(NamedTuple):
-    """What tells weights from others; equal for all engines that have them."""
-
-    text: str
-    """empty: nothing is known of them"""
-    advice: str
-    """what to tell who runs the engine; empty: nothing"""
-
-
-def identity(config: Any, named: str, loaded: str) -> Identity:
-    """Of an engine's model, and of the model that drafts for it, whose KV stands in the same blocks.
-
-    Args:
-        config: vLLM's ``VllmConfig``.
-        named: what the operator calls the weights; empty: nothing.
-        loaded: the digest of what is in the engine's memory; empty: unknown.
-    """
-    if named:
-        return Identity(f"named {named}", "")
-    found = of_files(config)
-    if found:
-        return Identity(found, "")
-    model = config.model_config.model
-    if loaded:
-        return Identity(
-            f"loaded {loaded}",
-            f"no commit of the weights of {model!r} is known, and this process finds no files of them. So the bytes in this engine's "
-            "memory identify the weights. An engine that holds the same weights in another form, for example on another kind of GPU, "
-            "does not find these blocks. To share blocks anyway, set kvtier.weights to one name in all engines with these weights.",
-        )
-    return Identity(
-        "",
-        f"the weights of {model!r} cannot be identified: no commit is known, this process finds no files, and the weights in memory "
-        "cannot be read. Other engines cannot find this engine's blocks, and neither can this engine after a restart. Set "
-        "kvtier.weights in kv_connector_extra_config to one name in all engines with these weights.",
-    )
-
-
 def of_files(config: Any) -> str:
     """What commits or files say of all models whose KV is in the blocks; empty where one of them is unknown."""
     model = config.model_config
@@ -82,12 +44,10 @@ def of_files(config: Any) -> str:
 def of_path(model: str) -> str:
     """What a commit or files say of a model by its name alone; empty: nothing."""
     try:
-        commit = commit_of(model)
-        files = fingerprint(model) if commit is None else None
+        return described(model)
     except OSError as error:
         _log.warning("kvtier: the files of model %r cannot be read: %s", model, error)
         return ""
-    return commit.text if commit is not None else "" if files is None else f"files {files}"
 
 
 def _of_model(model: Any, load: Any, ranks: Sequence[int]) -> str:
@@ -99,19 +59,13 @@ def _of_model(model: Any, load: Any, ranks: Sequence[int]) -> str:
         return ""
     try:
         told = getattr(model.hf_config, "_commit_hash", None)
-        commit = commit_of(str(model.model), model.revision, told, getattr(load, "download_dir", None))
-        if commit is not None:
-            found = commit.text
-        else:
-            files = fingerprint(str(model.model), None if form in _PICKLED else ".safetensors")
-            if files is None:
-                return ""
-            found = f"files {files}"
+        prefer = None if form in _PICKLED else ".safetensors"
+        found = described(str(model.model), model.revision, told, getattr(load, "download_dir", None), prefer)
     except OSError as error:
         _log.warning("kvtier: the files of model %r cannot be read: %s", model.model, error)
         return ""
     extra = getattr(load, "model_loader_extra_config", None)
-    return f"{found}, loaded with {json.dumps(extra, sort_keys=True, default=str)}" if extra else found
+    return f"{found}, loaded with {json.dumps(extra, sort_keys=True, default=str)}" if found and extra else found
 
 
 def processor(config: Any) -> str:
