@@ -32,7 +32,7 @@ _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
 
 
-class Search:
+class _Search:
     """The knowledge about a request's blocks. They are looked up in all ranks' namespaces, then held in all of them."""
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Searches:
         self._speed = speed
         self._working = working
         self._observed = guard.observed
-        self._by_request: dict[str, Search] = {}
+        self._by_request: dict[str, _Search] = {}
 
     # ---- the search of a request ----
 
@@ -212,27 +212,27 @@ class Searches:
 
     # ---- how a search goes on ----
 
-    def _search(self, request: Sought, limit: int, now_s: float) -> Search:
+    def _search(self, request: Sought, limit: int, now_s: float) -> _Search:
         tokens = limit * self.units.tokens
         keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in self._groups]
-        search = Search(keys, now_s)
+        search = _Search(keys, now_s)
         self._by_request[request.request_id] = search
         self._observed["lookups"] += 1
         self._look_up(search)
         return search
 
-    def _look_up(self, search: Search) -> None:
+    def _look_up(self, search: _Search) -> None:
         asked = [(one, keys) for group, keys in zip(self._groups, search.keys, strict=True) for one in group.namespaces]
         otherwise = [Lookup.of_status(Status.UNAVAILABLE, 1)] * len(asked)
         search.lookup = self._polled.start(asked[0][0], partial(lookup_groups, groups=asked), otherwise, self._settings.lookup_s_max)
 
-    def _answers(self, search: Search) -> list[list[Lookup]]:
+    def _answers(self, search: _Search) -> list[list[Lookup]]:
         """For each group, those of its ranks' namespaces."""
         assert search.lookup is not None
         answers = iter(search.lookup.outcome)
         return [list(islice(answers, len(group.namespaces))) for group in self._groups]
 
-    def _is_stale(self, search: Search, first: int, now_s: float) -> bool:
+    def _is_stale(self, search: _Search, first: int, now_s: float) -> bool:
         if search.holds and search.first != first:
             return True
         if search.run:
@@ -240,7 +240,7 @@ class Searches:
         # Others may have stored blocks since; what was found is held or is not.
         return search.found is not None and search.found <= first and now_s - search.begun_s > _ANSWER_FRESH_S
 
-    def _advance(self, search: Search, first: int, now_s: float, wait_s: float) -> int | None:
+    def _advance(self, search: _Search, first: int, now_s: float, wait_s: float) -> int | None:
         """Goes on with a search as far as it can: the run that can be loaded, or None."""
         if (search.found is None or not self._is_found_of(search, first)) and not self._take_lookups(search, first, now_s):
             return None
@@ -262,7 +262,7 @@ class Searches:
             self._take_holds(search)
         return search.run
 
-    def _promised(self, search: Search) -> int:
+    def _promised(self, search: _Search) -> int:
         """How many blocks may be loaded while some of them are still on their way to memory."""
         assert search.found is not None
         if self._settings.load_failure != "recompute":
@@ -278,7 +278,7 @@ class Searches:
             return min([search.found - search.first, *(run for run, _ in answered)])
         return search.found - search.first if all(run == wanted for run, wanted in answered) else 0
 
-    def _take_lookups(self, search: Search, first: int, now_s: float) -> bool:
+    def _take_lookups(self, search: _Search, first: int, now_s: float) -> bool:
         """Whether all ranks' answers are there, and say something to an engine that has the first units."""
         if not search.is_answered:
             return False
@@ -296,7 +296,7 @@ class Searches:
         search.found = run
         return True
 
-    def _is_found_of(self, search: Search, first: int) -> bool:
+    def _is_found_of(self, search: _Search, first: int) -> bool:
         """Whether what was found is right for an engine that has the first units."""
         return self.units.is_plain or search.found_of == first
 
@@ -305,7 +305,7 @@ class Searches:
             return True
         return self._settings.load_if_faster and load_s > self._speed.seconds(run * self.units.tokens)
 
-    def _ask_again(self, search: Search, answers: list[Lookup], run: int, now_s: float) -> bool:
+    def _ask_again(self, search: _Search, answers: list[Lookup], run: int, now_s: float) -> bool:
         """Whether more may be found than these answers say: then it was asked for again."""
         statuses = ending_statuses(answers)
         is_old = now_s - search.begun_s > _ANSWER_FRESH_S
@@ -324,12 +324,12 @@ class Searches:
             self._guard.judge(statuses)
         return False
 
-    def _is_worth_waiting(self, search: Search, blocks: int, now_s: float) -> bool:
+    def _is_worth_waiting(self, search: _Search, blocks: int, now_s: float) -> bool:
         """Whether the engine would take longer to compute these blocks than it has waited for news of them."""
         compute_s = self._speed.seconds(blocks * self._groups[0].block_tokens)
         return not self._settings.load_if_faster or self._waited_s(search, now_s) < compute_s
 
-    def _hold(self, search: Search, first: int) -> None:
+    def _hold(self, search: _Search, first: int) -> None:
         assert search.found is not None
         search.first = first
         search.run = None
@@ -349,7 +349,7 @@ class Searches:
             for group, keys, blocks in zip(self._groups, search.keys, self.units.needed(first, search.found), strict=True)
         ]
 
-    def _will_be_held(self, search: Search, now_s: float) -> bool:
+    def _will_be_held(self, search: _Search, now_s: float) -> bool:
         """Whether all that was found was in memory a moment ago, in all ranks: then nobody need wait for the leases. A block
         that went since is a load that fails, which must not fail the request."""
         assert search.found is not None
@@ -363,7 +363,7 @@ class Searches:
             )
         )
 
-    def _take_holds(self, search: Search) -> None:
+    def _take_holds(self, search: _Search) -> None:
         held = [call.outcome for call in _all(search.holds)]
         assert search.found is not None
         runs = [[call.outcome.run for call in calls] for calls in search.holds]
@@ -379,23 +379,23 @@ class Searches:
     def _wait_s(self) -> float:
         return self._settings.lookup_wait_s * (1 if self._working else _IDLE_PATIENCE)
 
-    def _hold_timeout_s(self, search: Search) -> float:
+    def _hold_timeout_s(self, search: _Search) -> float:
         """How long leases may be waited for. Where a load must not fail, only those are loaded that are there in time."""
         if self._settings.load_failure == "recompute":
             return self._settings.load_timeout_s
         return max(_HOLD_S_MIN, self._settings.lookup_s_max - self._waited_s(search, time.monotonic()))
 
-    def _waited_s(self, search: Search, now_s: float) -> float:
+    def _waited_s(self, search: _Search, now_s: float) -> float:
         """For how long the engine has wanted to know."""
         return 0.0 if search.asked_s is None else now_s - search.asked_s
 
-    def _may_wait(self, search: Search, now_s: float) -> bool:
+    def _may_wait(self, search: _Search, now_s: float) -> bool:
         """Whether the engine can still put its decision off."""
         return self._waited_s(search, now_s) < self._settings.lookup_s_max
 
     # ---- what ends ----
 
-    def _let_go(self, search: Search) -> None:
+    def _let_go(self, search: _Search) -> None:
         if search.lookup is not None and not search.lookup.done:
             self._polled.cancel(search.lookup)
         self._release(search.holds)
