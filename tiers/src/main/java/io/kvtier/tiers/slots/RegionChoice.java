@@ -67,12 +67,12 @@ final class RegionChoice {
    */
   int next(int sizeClass, long session, boolean mayTake, boolean mayDoubt, int wanted) {
     int region = NONE;
-    if (wanted != NONE && openLanes.test(wanted)) {
-      region = inLane(sizeClass, wanted, session, mayTake, mayDoubt);
-    }
-    for (int i = 0; i < laneCount && region == NONE; i++) {
-      int lane = nextLane;
-      nextLane = lane + 1 == laneCount ? 0 : lane + 1;
+    for (int i = wanted == NONE ? 0 : -1; i < laneCount && region == NONE; i++) {
+      int lane = wanted;
+      if (i >= 0) {
+        lane = nextLane;
+        nextLane = lane + 1 == laneCount ? 0 : lane + 1;
+      }
       if (openLanes.test(lane)) {
         region = inLane(sizeClass, lane, session, mayTake, mayDoubt);
       }
@@ -109,18 +109,16 @@ final class RegionChoice {
         }
       }
     }
-    if (regions.hasEmpty(lane, sizeClass)) {
-      for (int region : lanes.regions(lane)) {
-        // An empty region of another class is as good as one of none.
-        if (regions.isAssignable(region, sizeClass)) {
-          if (regions.classOf(region) != NONE) {
-            unassign(region);
-          }
-          regions.assign(region, sizeClass);
-          if (slots.hasFree(region, mayDoubt)) {
-            return region;
-          }
-        }
+    for (int region = regions.assignable(lane, sizeClass);
+        region != NONE;
+        region = regions.assignable(lane, sizeClass)) {
+      // An empty region of another class is as good as one of none.
+      if (regions.classOf(region) != NONE) {
+        unassign(region);
+      }
+      regions.assign(region, sizeClass);
+      if (slots.hasFree(region, mayDoubt)) {
+        return region;
       }
     }
     return mayTake ? takeable : NONE;

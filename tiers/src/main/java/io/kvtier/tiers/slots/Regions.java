@@ -25,8 +25,8 @@ final class Regions {
   /** Where the free slots of a region's lane begin in {@link #freeOfLane}. */
   private final int[] laneAt;
 
-  /** Regions of each lane and part without a used slot. */
-  private final int[] emptyOfLane;
+  /** Whether a lane may have regions of a part without a used slot. */
+  private final boolean[] mayHaveEmpty;
 
   private int drains;
   private long bytesUsed;
@@ -42,10 +42,10 @@ final class Regions {
     regionsOfPart = new int[parts];
     freeOfLane = new int[lanes.count() * sizes.max()];
     laneAt = new int[partOf.length];
-    emptyOfLane = new int[lanes.count() * parts];
+    mayHaveEmpty = new boolean[lanes.count() * parts];
     for (int region = 0; region < partOf.length; region++) {
       regionsOfPart[partOf[region]]++;
-      emptyOfLane[placeOf(region)]++;
+      mayHaveEmpty[placeOf(region)] = true;
       laneAt[region] = lanes.of(region) * sizes.max();
     }
     unassigned = regionsOfPart.clone();
@@ -53,7 +53,7 @@ final class Regions {
     classOf = SlotNumbers.none(partOf.length);
   }
 
-  /** Where regions of a region's lane and part are counted. */
+  /** The place of a region's lane and part in {@link #mayHaveEmpty}. */
   private int placeOf(int region) {
     return lanes.of(region) * regionsOfPart.length + partOf[region];
   }
@@ -79,12 +79,27 @@ final class Regions {
     return classOf[region];
   }
 
-  /** Whether a region is empty and can be assigned to another size class than its own. */
-  boolean isAssignable(int region, int sizeClass) {
-    return slots.used(region) == 0
-        && partOf[region] == sizes.partOf(sizeClass)
-        && !isDraining(region)
-        && classOf[region] != sizeClass;
+  /**
+   * A region of a lane that is empty and can be assigned to another size class than its own, or
+   * {@link SlotNumbers#NONE}. Looks at all regions only if one may be empty.
+   */
+  int assignable(int lane, int sizeClass) {
+    int part = sizes.partOf(sizeClass);
+    int place = lane * regionsOfPart.length + part;
+    if (!mayHaveEmpty[place]) {
+      return NONE;
+    }
+    boolean hasEmpty = false;
+    for (int region : lanes.regions(lane)) {
+      if (slots.used(region) == 0 && partOf[region] == part) {
+        if (classOf[region] != sizeClass && !isDraining(region)) {
+          return region;
+        }
+        hasEmpty = true;
+      }
+    }
+    mayHaveEmpty[place] = hasEmpty;
+    return NONE;
   }
 
   void assign(int region, int sizeClass) {
@@ -130,9 +145,6 @@ final class Regions {
   private void countTaken(int region) {
     int sizeClass = classOf[region];
     freeOfLane[laneAt[region] + sizeClass]--;
-    if (slots.used(region) == 1) {
-      emptyOfLane[placeOf(region)]--;
-    }
     slotsFree--;
     bytesUsed += sizes.slotBytes(sizeClass);
   }
@@ -143,7 +155,7 @@ final class Regions {
     slots.giveBack(region, index);
     freeOfLane[laneAt[region] + sizeClass]++;
     if (slots.used(region) == 0) {
-      emptyOfLane[placeOf(region)]++;
+      mayHaveEmpty[placeOf(region)] = true;
     }
     slotsFree++;
     bytesUsed -= sizes.slotBytes(sizeClass);
@@ -203,11 +215,6 @@ final class Regions {
     return freeOfLane[lane * sizes.max() + sizeClass];
   }
 
-  /** Whether a lane has a region without a used slot that a size class could have. */
-  boolean hasEmpty(int lane, int sizeClass) {
-    return emptyOfLane[lane * regionsOfPart.length + sizes.partOf(sizeClass)] > 0;
-  }
-
   /** How many regions of a part are of no size class. */
   int unassigned(int part) {
     return unassigned[part];
@@ -242,9 +249,10 @@ final class Regions {
     int total = 0;
     long used = 0;
     int[] freeHere = new int[freeOfLane.length];
-    int[] emptyHere = new int[emptyOfLane.length];
     for (int region = 0; region < classOf.length; region++) {
-      emptyHere[placeOf(region)] += slots.used(region) == 0 ? 1 : 0;
+      if (slots.used(region) == 0 && !mayHaveEmpty[placeOf(region)]) {
+        throw new IllegalStateException("region " + region + " is empty, and is not looked for");
+      }
       if (classOf[region] == NONE) {
         continue;
       }
@@ -257,8 +265,8 @@ final class Regions {
       total += slots.slots(region);
       used += (long) slots.used(region) * sizes.slotBytes(classOf[region]);
     }
-    if (!Arrays.equals(freeHere, freeOfLane) || !Arrays.equals(emptyHere, emptyOfLane)) {
-      throw new IllegalStateException("the free slots or empty regions of lanes do not add up");
+    if (!Arrays.equals(freeHere, freeOfLane)) {
+      throw new IllegalStateException("the free slots of lanes do not add up");
     }
     if (free != slotsFree || total != slotsTotal || used != bytesUsed) {
       throw new IllegalStateException(
