@@ -46,6 +46,25 @@ ensure_vllm() {
   fi
 }
 
+# SGLang with the Python client as it is in this checkout.  Its versions are in checks/engines/sglang-requirements.txt; PyTorch is a newer
+# one than SGLang pins, which is in no index for processors.
+ensure_sglang() {
+  local venv=$KVTIER_ROOT/target/venv-sglang list=$KVTIER_ROOT/checks/engines/sglang-requirements.txt
+  local stamp
+  stamp=$venv/.installed-$(sha256sum "$list" | cut -c1-12)
+  say "looking for $(head -n 1 "$list") (6 GB, the first time)"
+  ensure_uv
+  if [ ! -f "$stamp" ]; then
+    [ -x "$venv/bin/python" ] || "$uv" venv --quiet --python "$PYTHON3" "$venv"
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --requirements "$list" >&2 || die "uv can't install what $list has."
+    touch "$stamp"
+  fi
+  if ! client_is_fresh "$venv/.installed-kvtier"; then
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$KVTIER_ROOT/client-py" >&2
+    touch "$venv/.installed-kvtier"
+  fi
+}
+
 # vLLM with LMCache beside it.
 ensure_engine() {
   local venv=$KVTIER_ROOT/target/venv-vllm

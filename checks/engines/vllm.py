@@ -6,7 +6,6 @@ scripts/engine-check installs the programs, and starts this one.
 import contextlib
 import json
 import os
-import select
 import socket
 import statistics
 import struct
@@ -20,10 +19,9 @@ from typing import Any
 from kvtier_testing import process
 
 from checks.engines.switch import share
+from checks.engines.told import Daemon, Failed, Rows, Told
 from checks.shared.command_line import Arguments, run_tool, some_of
 
-START_TIMEOUT_S = 900
-PASS_TIMEOUT_S = 600
 TURNS_TIMEOUT_S = 1800
 HITS_SHARE_MIN = 0.98
 ZERO_SHARE_MIN = 0.98
@@ -32,38 +30,6 @@ ROUNDING_MAX = 1e-4
 _FEW_BLOCKS = {"window": 130, "state": 112}
 LOCAL_HITS = "prefix_cache_hits"
 HITS = "external_prefix_cache_hits"
-
-
-class Failed(Exception):
-    """The check can't go on."""
-
-
-class Daemon:
-    """kvtierd with memory and SSD of its own."""
-
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root = root
-        self.folder = folder
-        self.socket = folder / "kvtier.sock"
-        self.process: subprocess.Popen | None = None
-
-    def start(self) -> None:
-        (self.folder / "ssd").mkdir(exist_ok=True)
-        settings = {
-            "host.bytes": "1GiB", "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
-            "ssd.admission": "all", "grpc.enabled": "false", "http.enabled": "false",
-        }  # fmt: skip
-        command = process.command_of([str(self.root / "scripts" / "kvtierd")], self.socket, settings)
-        self.process, _ = process.start(command, self.folder / "daemon.log", Failed)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        if self.process is not None:
-            process.stop(self.process)
 
 
 def _processors() -> int:
@@ -77,8 +43,8 @@ def processors_of(ranks: int, processors: list[int]) -> str:
     return "|".join(",".join(map(str, processors[rank::ranks])) for rank in range(ranks))
 
 
-class Engine:
-    """One engine process, told what to do line by line."""
+class Engine(Told):
+    """One vLLM."""
 
     def __init__(
         self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
@@ -86,12 +52,9 @@ class Engine:
     ) -> None:  # fmt: skip
         """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py; `has_files`: its weights are in files;
         `blocks` of the engine's own cache, 0 for what fits."""
-        self.name = name
-        self.log_path = folder / f"engine-{name}.log"
-        answers, given = os.pipe()
         command = [
             str(root / "target" / "venv-vllm" / "bin" / "python"), "-m", "checks.engines.run",
-            "--model", str(folder / f"model-{size}{'-files' * has_files}"), "--size", size, "--answers", str(given),
+            "--model", str(folder / f"model-{size}{'-files' * has_files}"), "--size", size,
         ]  # fmt: skip
         if kv:
             command += ["--kv", json.dumps(kv)]
@@ -104,54 +67,7 @@ class Engine:
             settings["OMP_NUM_THREADS"] = str(threads)
         if ranks > 1:
             settings["VLLM_CPU_OMP_THREADS_BIND"] = processors_of(ranks, sorted(os.sched_getaffinity(0)))
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(
-                command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
-                pass_fds=(given,), text=True,
-            )  # fmt: skip
-        os.close(given)
-        self.answers = os.fdopen(answers, "rb", buffering=0)
-        self._rest = b""
-        self.hello = self._answer(START_TIMEOUT_S)
-
-    def _answer(self, timeout_s: float) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
-                raise Failed(f"engine {self.name!r} did not answer in {timeout_s} s: {self.log_path}")
-            read = os.read(self.answers.fileno(), 1 << 20)
-            if not read:
-                raise Failed(f"engine {self.name!r} ended: {self.log_path}\n{self.log()[-1500:]}")
-            self._rest += read
-        line, _, self._rest = self._rest.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def begin(self, **command: Any) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-
-    def run(self, **command: Any) -> dict[str, Any]:
-        self.begin(**command)
-        return self.end_of_run()
-
-    def end_of_run(self, timeout_s: float = PASS_TIMEOUT_S) -> dict[str, Any]:
-        return self._answer(timeout_s)
-
-    def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self.begin(end=True)
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.answers.close()
+        super().__init__(name, command, settings, folder / f"engine-{name}.log")
 
 
 @contextlib.contextmanager
@@ -170,27 +86,13 @@ def kvtier(socket_path: Path, namespace: str) -> dict:
     }  # fmt: skip
 
 
-class Check:
+class Check(Rows):
     def __init__(self, root: Path, folder: Path) -> None:
+        super().__init__()
         self.root = root
         self.folder = folder
-        self.rows: list[dict[str, Any]] = []
-        self.failures = 0
         self._reference: dict[str, Any] | None = None
         self._plain: dict[str, Any] = {}
-
-    def say(self, text: str) -> None:
-        print(text, flush=True)
-
-    def hold(self, what: str, passed: bool, text: str, **figures: Any) -> None:
-        self.failures += not passed
-        self.rows.append({"check": what, "passed": passed, "text": text, **figures})
-        self.say(f"  {'ok    ' if passed else 'FAILED'} {what}: {text}")
-
-    def tell(self, what: str, text: str, **figures: Any) -> None:
-        """Prints a figure without a bound."""
-        self.rows.append({"check": what, "text": text, **figures})
-        self.say(f"  told   {what}: {text}")
 
     def reference(self) -> dict[str, Any]:
         """The engine's answers without kvtier."""
@@ -531,21 +433,7 @@ def main() -> int:
     arguments = parser.parse_args()
     folder = arguments.root / "target" / "engine-check"
     folder.mkdir(parents=True, exist_ok=True)
-    check = Check(arguments.root, folder)
-    begun = time.monotonic()
-    try:
-        for case in arguments.only:
-            check.say(f"{case} ({time.monotonic() - begun:.0f} s)")
-            try:
-                getattr(check, case)()
-            except Failed as error:
-                check.hold(case, False, str(error))
-    finally:
-        if arguments.json:
-            arguments.json.write_text(json.dumps(check.rows, indent=1) + "\n")
-    passed = sum(row.get("passed", False) for row in check.rows)
-    check.say(f"{passed} passed, {check.failures} failed; logs in {folder}")
-    return 1 if check.failures else 0
+    return Check(arguments.root, folder).run(arguments.only, arguments.json, folder)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Tensor:
         return int(self.array.size)
 
     def select(self, axis: int, index: int) -> "Tensor":
-        return Tensor(self.array.take(index, axis))
+        return Tensor(self.array[(slice(None),) * axis + (index,)])
 
     def permute(self, order: tuple[int, ...]) -> "Tensor":
         return Tensor(self.array.transpose(order))

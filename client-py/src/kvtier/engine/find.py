@@ -111,12 +111,17 @@ class Search:
     def _find(self, keys: Sequence[Sequence[bytes]], first: int, answer_by_ns: int, holds: bool) -> Found | None:
         begun_ns = time.monotonic_ns()
         self._guard.count(lookups=1)
+        is_new = False
         while True:
             link = self._client._connection.link(answer_by_ns)
             if link is None:
                 return None
             context = context_of(link, self.units.groups[0].namespaces[0], answer_by_ns)
             answers, found = run(context, self._steps(context, keys, first, holds))
+            if found is None and link.session.ended and not is_new:
+                # The session was that of a daemon which may have been started again since.
+                is_new = True
+                continue
             is_sought = found is None and sought_blocks(answers) > 0
             if not is_sought or time.monotonic_ns() + int(_ASK_AGAIN_S * 1e9) >= answer_by_ns:
                 break

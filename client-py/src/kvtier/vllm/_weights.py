@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kvtier.engine import callers
 from kvtier.engine.loaded import digest
 from kvtier.engine.weights import described
-from kvtier.vllm import _callers
 
 _log = logging.getLogger("vllm.kvtier")
 
@@ -100,7 +100,7 @@ class Memory:
     @classmethod
     def of_caller(cls) -> "Memory":
         """Of the worker that is calling a connector."""
-        return cls(_callers.local("self", lambda one: callable(getattr(one, "get_model", None))))
+        return cls(callers.local("self", lambda one: callable(getattr(one, "get_model", None))))
 
     def digest(self) -> str:
         """Of all parameters and buffers of the model and of the one that drafts; empty where it can't be made."""

@@ -33,12 +33,13 @@ from kvtier._polled import Call, Polled
 from kvtier._protocol import Status, Tier
 from kvtier._types import Lookup
 from kvtier.client import Client, Namespace
+from kvtier.engine import callers
 from kvtier.engine.epochs import salted
 from kvtier.engine.identity import suffix_of
 from kvtier.engine.savings import LAST_REPORT_S, Savings
 from kvtier.torch._cpu import CpuCopying, CpuRegion
 from kvtier.torch._layout import Plane
-from kvtier.vllm import _callers, _weights
+from kvtier.vllm import _weights
 from kvtier.vllm._namespace import TEXTS, Described, hash_seed, properties_of, seed_warning
 
 _log = logging.getLogger("vllm.kvtier")
@@ -94,7 +95,7 @@ class KvtierTier(SecondaryTierManager):
         config = getattr(offloading_spec, "vllm_config", None)
         if config is None:
             # Newer releases have what makes the tier know it, and hand over a part of it.
-            config = _callers.local("vllm_config", lambda one: hasattr(one, "model_config"))
+            config = callers.local("vllm_config", lambda one: hasattr(one, "model_config"))
         described = _described(config, offloading_spec, weights)
         properties = {**described.properties, **_properties(offloading_spec, chunk_bytes)}
         name = f"{namespace or f'vllm-offloading/{_model(offloading_spec)}'}/{described.suffix}"

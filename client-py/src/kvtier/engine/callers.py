@@ -1,4 +1,4 @@
-"""What vLLM has and does not hand to a connector: it stands in the frames that called it."""
+"""What an engine has and does not hand to its connector: it stands in the frames that called it."""
 
 import inspect
 from collections.abc import Callable
