@@ -15,7 +15,7 @@ from kvtier.client import Client, Namespace
 from kvtier.engine.epochs import Epochs
 from kvtier.engine.find import Search
 from kvtier.engine.guard import Guard
-from kvtier.engine.identity import Place, PoolText, Texts, refuse
+from kvtier.engine.identity import Named, Place, PoolText, Texts, refuse
 from kvtier.engine.keys import Keys, Prefix, hash_bytes
 from kvtier.engine.pools import Pools
 from kvtier.engine.settings import Settings
@@ -65,6 +65,8 @@ class KvtierStorage(HiCacheStorage):
         self._transfers: Transfers | None = None
         self._page_tokens = 0
         self._sides: dict[str, _Side] = {}
+        self.named: Named | None = None
+        """the namespace of keys and values; None: nothing is kept"""
 
     # ---- the engine's memory ----
 
@@ -92,10 +94,7 @@ class KvtierStorage(HiCacheStorage):
                 "after a restart. Set kvtier.weights to one name in all engines with these weights."
             )
         self._identity = identity
-        self._client = Client(
-            self._settings.socket or None, name=f"sglang {identity.model}", timeout=_START_TIMEOUT_S, log_level=logging.DEBUG
-        )
-        self._client.connect()
+        self._client = Client(self._settings.socket or None, name=f"sglang {identity.model}", timeout=_START_TIMEOUT_S)
         config = self._config
         stage = Place(int(config.pp_rank), int(config.pp_size), 0, 1)
         if memory.form is not None:
@@ -103,6 +102,7 @@ class KvtierStorage(HiCacheStorage):
             named = identity.of_model(layout, memory.form.text, PoolText(f"/pp{stage.stage}", {}) if stage.stages > 1 else None)
         else:
             named = identity.of_rank(memory.layout, Place(stage.stage, stage.stages, int(config.tp_rank), int(config.tp_size)))
+        self.named = named
         self._page_tokens = int(pool.page_size)
         pools = self._pools = Pools(self._client)
         pools.add(
