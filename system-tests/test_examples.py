@@ -38,6 +38,7 @@ def run(command: list[str], daemon: Daemon, folder: Path) -> str:
         ("client-py/README.md", 2, "1 block was read in place\n"),
         ("docs/get-started/without-an-engine.md", 0, "4 blocks can be loaded\n4 blocks were loaded\n"),
         ("docs/get-started/without-an-engine.md", 1, "4 blocks were loaded\n"),
+        ("docs/develop/adapters.md", 0, "160 tokens need not be computed\n"),
     ],
 )
 def test_pythonExample_runs(daemon: Daemon, tmp_path: Path, document: str, number: int, printed: str) -> None:

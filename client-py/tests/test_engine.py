@@ -81,13 +81,6 @@ def test_publicNames_areThereAndSayWhatTheyAre() -> None:
             assert one.__doc__ and one.__module__.startswith("kvtier."), name
 
 
-def test_exampleOfTheDocuments_works(daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "develop" / "adapters.md").read_text()
-    monkeypatch.setenv("KVTIER_SOCKET", str(daemon.socket_path))
-    exec(page.split("```python\n")[1].split("```")[0], {})
-    assert capsys.readouterr().out == "160 tokens need not be computed\n"
-
-
 # ---- keys ----
 
 
