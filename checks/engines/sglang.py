@@ -41,6 +41,14 @@ def hashes_of(tokens: list[int]) -> list[str]:
     return made
 
 
+def settings_of(root: Path) -> dict[str, str]:
+    """The environment of a SGLang without a GPU."""
+    return {
+        "PYTHONPATH": f"{root / 'checks' / 'engines' / 'sglang_stand_in'}:{root}", "SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1",
+        "SGLANG_NCCL_SO_PATH": "/none",
+    }  # fmt: skip
+
+
 class Engine(Told):
     """One SGLang."""
 
@@ -52,10 +60,7 @@ class Engine(Told):
         if storage is not None:
             given = {"backend_name": "kvtier", "module_path": "kvtier.sglang", "class_name": "KvtierStorage", "interface_v1": 1}
             command += ["--storage", json.dumps(given | {"prefetch_threshold": PAGE_TOKENS} | storage)]
-        settings = {
-            "PYTHONPATH": f"{root / 'checks' / 'engines' / 'sglang_stand_in'}:{root}", "SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1",
-            "SGLANG_NCCL_SO_PATH": "/none",
-        }  # fmt: skip
+        settings = settings_of(root)
         if ranks > 1:
             settings["SGLANG_CPU_OMP_THREADS_BIND"] = processors_of(ranks, sorted(os.sched_getaffinity(0)))
         super().__init__(name, command, settings, folder / f"sglang-{name}.log")
@@ -99,9 +104,9 @@ class Check(Rows):
             made.close()
 
     @contextlib.contextmanager
-    def daemon(self) -> Iterator[Daemon]:
+    def daemon(self, host_bytes: str = "1GiB") -> Iterator[Daemon]:
         with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-            daemon = Daemon(self.root, Path(folder))
+            daemon = Daemon(self.root, Path(folder), host_bytes)
             daemon.start()
             try:
                 yield daemon
@@ -230,8 +235,26 @@ class Check(Rows):
                     self._hits("other weights", answer, FEWER, most=0)
 
 
+    def speed(self) -> None:
+        """Pages that are written and read a second, beside SGLang's own backend for files."""
+        with self.daemon("8GiB") as daemon:
+            out = self.folder / "sglang-storage.json"
+            command = [str(self.root / "target" / "venv-sglang" / "bin" / "python"), "-m", "checks.engines.sglang_storage"]
+            told = subprocess.run(
+                [*command, "--socket", str(daemon.socket), "--out", str(out)], env={**os.environ, **settings_of(self.root)}, capture_output=True, text=True,
+                timeout=600,
+            )  # fmt: skip
+            if told.returncode:
+                raise Failed((told.stdout + told.stderr)[-1500:])
+        for row in json.loads(out.read_text()):
+            for what in ("store", "load"):
+                ratio, rates = row[f"{what}_ratio"], row["gb_per_s"]
+                text = f"{rates[f'kvtier {what}']:.2f} GB/s, {ratio:.2f} times the file backend's {rates[f'file {what}']:.2f}"
+                self.hold(f"{what}, {row['layout']}", ratio >= 2, text, ratio=ratio)
+
+
 def main() -> int:
-    cases = ("one", "two", "absent", "mismatch")
+    cases = ("one", "two", "absent", "mismatch", "speed")
     parser = Arguments(prog="scripts/engine-check sglang")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

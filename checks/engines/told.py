@@ -23,8 +23,9 @@ class Failed(Exception):
 class Daemon:
     """kvtierd with memory and SSD of its own."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, host_bytes: str = "1GiB") -> None:
         self.root = root
+        self.host_bytes = host_bytes
         self.folder = folder
         self.socket = folder / "kvtier.sock"
         self.process: subprocess.Popen | None = None
@@ -32,7 +33,7 @@ class Daemon:
     def start(self) -> None:
         (self.folder / "ssd").mkdir(exist_ok=True)
         settings = {
-            "host.bytes": "1GiB", "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
+            "host.bytes": self.host_bytes, "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
             "ssd.admission": "all", "grpc.enabled": "false", "http.enabled": "false",
         }  # fmt: skip
         command = process.command_of([str(self.root / "scripts" / "kvtierd")], self.socket, settings)
