@@ -335,6 +335,12 @@ def test_contextParallelism_isServedWithoutKvtier(engines: Make, changed: dict[s
     assert "context parallelism of 2 ranks is not supported" in caplog.text
 
 
+def test_ranksOnSeveralMachines_areServedWithoutKvtier(engines: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    storage = engines(Pool("page_first", 16), args={"nnodes": 2, "model_path": str(model_folder(tmp_path / "m"))})
+    assert storage.batch_exists(keys_of(2)) == 0
+    assert "run on 2 machines" in caplog.text
+
+
 def test_poolOfWhichNobodyKnowsTheLayout_isServedWithoutKvtier(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     storage = engines(Pool("unheard_of", 16))

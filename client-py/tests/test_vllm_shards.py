@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy
 import pytest
+from kvtier._errors import KvtierError
 from kvtier_testing.tensors import Tensor
 
 from kvtier.vllm import _shards
@@ -124,3 +125,11 @@ def test_weightsInMemory_areThoseOfAllRanks() -> None:
 def test_attention_ofPlainBackends_isOne() -> None:
     assert _shards.attention("FLASH_ATTN") == _shards.attention("FLASHINFER+TRITON_ATTN") == "plain"
     assert _shards.attention("CPU_ATTN") == "CPU_ATTN" and _shards.attention("") == ""
+
+
+def test_ranksOnSeveralMachines_haveNoDaemonInCommon() -> None:
+    def gather(mine: Rank) -> list[list[Rank]]:
+        return [[mine, mine._replace(machine="another")]]
+
+    with pytest.raises(KvtierError, match="run on 2 machines, and a daemon serves the ranks of its own machine only"):
+        joint_of(config(tp=2), tensors(2), ["BHND"] * 2, (0, 0), False, "d", "a", gather)

@@ -33,8 +33,12 @@ def server_args() -> Any:
     return None
 
 
-def unserved(config: Any) -> str:
-    """Why pages of this engine can't be kept; empty where they can. `config`: SGLang's ``HiCacheStorageConfig``."""
+def unserved(config: Any, args: Any) -> str:
+    """Why pages of this engine can't be kept; empty where they can. `config`: SGLang's ``HiCacheStorageConfig``; `args`: its ``ServerArgs``,
+    None: unknown."""
+    nodes = int(getattr(args, "nnodes", 1) or 1)
+    if nodes > 1:
+        return f"the ranks of this engine run on {nodes} machines, and a daemon serves the ranks of its own machine only"
     for name, kind in (("attn_cp_size", "context parallelism"), ("dcp_size", "decode context parallelism")):
         size = int(getattr(config, name, 1) or 1)
         if size != 1:

@@ -56,7 +56,9 @@ class KvtierStorage(HiCacheStorage):
         self._config = storage_config
         self._settings = Settings.of(extra)
         self._guard = Guard(_log, _TEXTS.mismatch("the daemon has this namespace with other properties"))
-        self._model = _engine.Model(storage_config, _engine.server_args())
+        args = _engine.server_args()
+        self._unserved = _engine.unserved(storage_config, args)
+        self._model = _engine.Model(storage_config, args)
         self._epochs = Epochs({_HERE: self._model.loaded()})
         self._weigh_lock = threading.Lock()
         self._client: Client | None = None
@@ -72,7 +74,7 @@ class KvtierStorage(HiCacheStorage):
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         super().register_mem_pool_host(mem_pool_host)
-        reason = _engine.unserved(self._config)
+        reason = self._unserved
         memory = None if reason else memory_of(mem_pool_host, self._model.ranks)
         if memory is None:
             _log.warning(_NOT_USED, reason or f"nobody knows how pages lie in a {type(mem_pool_host).__name__} of layout {mem_pool_host.layout}")

@@ -3,9 +3,10 @@
 import hashlib
 import importlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvtier._errors import InvalidArgument
+from kvtier._errors import InvalidArgument, KvtierError
 from kvtier.torch import Form, Shard
 from kvtier.torch._shards import cells_of
 
@@ -25,6 +26,8 @@ class Rank(NamedTuple):
     """the digest of its weights in memory; empty: unknown"""
     alone: str
     """what tells its engine from all others whose weights nobody knows"""
+    machine: str = ""
+    """what tells its machine from others"""
 
 
 class Joint(NamedTuple):
@@ -128,13 +131,19 @@ def joint_of(
         loaded: the digest of the weights in memory; empty: unknown.
         alone: what tells an engine from all others whose weights nobody knows.
         gather: gives what all ranks tell, by pipeline rank and tensor rank; None: that can't be had. All ranks call it.
+
+    Raises:
+        KvtierError: the ranks run on several machines. All ranks raise it.
     """
     parallel = config.parallel_config
     tensor, pipeline = int(parallel.tensor_parallel_size), int(parallel.pipeline_parallel_size)
     part = _part(config, tensors, letters, place[1], tensor, on_gpu)
     layers = 0 if part is None else cells_of(tensors, part).layers
-    mine = Rank(layers, loaded, alone)
+    mine = Rank(layers, loaded, alone, machine())
     ranks = [[mine]] if tensor * pipeline == 1 else gather(mine)
+    machines = {rank.machine for stage in ranks or [] for rank in stage}
+    if len(machines) > 1:
+        raise KvtierError(f"the ranks of this engine run on {len(machines)} machines, and a daemon serves the ranks of its own machine only")
     if ranks is None or part is None or not all(rank.layers for stage in ranks for rank in stage):
         return None
     of_stages = [stage[0].layers for stage in ranks]
@@ -145,6 +154,14 @@ def joint_of(
     digests = [rank.loaded for stage in ranks for rank in stage]
     together = loaded if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return Joint(shard, cells_of(tensors, shard).form, together if all(digests) else "", ranks[0][0].alone)
+
+
+def machine() -> str:
+    """What tells this machine from others until it is started again; empty: it can't be told."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _part(config: Any, tensors: Sequence[Any], letters: Sequence[str], rank: int, ranks: int, on_gpu: bool) -> Shard | None:
