@@ -223,7 +223,7 @@ def test_keyThatIsNoHash_isAMissAndToldOnce(engines: Make, caplog: pytest.LogCap
 def test_otherConfigurationInOneNamespace_keepsTheEngineFromStarting(engines: Make, what: str, changed: dict[str, Any], tmp_path: Path) -> None:
     engines(Pool("page_first", 16), {"kvtier.weights": "w"})
     changed["args"] |= {"model_path": str(model_folder(tmp_path / "same", HEADS))}
-    with pytest.raises(RuntimeError, match=f"{what}.*kvtier.namespace in --hicache-storage-backend-extra-config"):
+    with pytest.raises(RuntimeError, match=f"{what}.*another kvtier.namespace in --hicache-storage-backend-extra-config"):
         engines(Pool("page_first", 16), {"kvtier.weights": "w"}, **changed)
 
 
@@ -244,7 +244,18 @@ def test_otherWeights_findNothing(engines: Make) -> None:
     assert engines(other, content=b"two").batch_exists(keys) == 0
 
 
-@pytest.mark.parametrize("args", [{"load_format": "dummy"}, {"enable_lora": True}])
+def test_madeUpWeights_areKnownByTheirBytes(engines: Make, tmp_path: Path) -> None:
+    args = {"load_format": "dummy", "model_path": str(model_folder(tmp_path / "same", HEADS))}
+    pool, other = Pool("page_first", 16), Pool("page_first", 16)
+    keys = keys_of(3)
+    put(engines(pool, args=args), pool, keys)
+    assert engines(other, args=args).batch_exists(keys) == 3
+    weights = Weights()
+    weights.array = weights.array + 1
+    assert engines(other, args=args, weights=weights).batch_exists(keys) == 0
+
+
+@pytest.mark.parametrize("args", [{"enable_lora": True}])
 def test_nobodyKnowsTheWeights_thePagesAreThisEnginesAlone(engines: Make, args: dict[str, Any], tmp_path: Path) -> None:
     args = args | {"model_path": str(model_folder(tmp_path / "same", HEADS))}
     pool, other = Pool("page_first", 16), Pool("page_first", 16)

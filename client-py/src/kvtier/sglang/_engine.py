@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvtier.engine import callers
-from kvtier.engine.identity import Identity
+from kvtier.engine.identity import Identity, Texts, Weights
 from kvtier.engine.loaded import digest
 from kvtier.engine.settings import Settings
 from kvtier.engine.weights import described
@@ -90,20 +90,20 @@ class Model:
             return Ranks()
         return Ranks(int(config.tp_rank), int(config.tp_size), self.heads)
 
-    def weights(self, named: str) -> str:
-        """Which weights these are; empty: nobody knows. `named`: what the operator calls them."""
-        args = self._args
-        if named:
-            return f"named {named}"
-        form = str(getattr(args, "load_format", None) or "auto").lower()
-        if form == "dummy" or form not in _READ_FROM_FILES or getattr(args, "enable_lora", False):
+    def weights(self, named: str, texts: Texts) -> Weights:
+        """Which weights these are, and what to tell who runs the engine. `named`: what the operator calls them."""
+        args, config = self._args, self._config
+        if getattr(args, "enable_lora", False):
             # An adapter's name and path are in the keys, and not what is in its files.
-            return ""
-        parts = [self._weights_of(self.path, getattr(args, "revision", None))]
+            return texts.weights(self.path, named, "", "")
+        form = str(getattr(args, "load_format", None) or "auto").lower()
+        parts = [self._weights_of(self.path, getattr(args, "revision", None)) if form in _READ_FROM_FILES else ""]
         draft = getattr(args, "speculative_draft_model_path", None)
         if draft and str(draft) != self.path:
             parts.append(self._weights_of(str(draft), None))
-        return ", drafts by ".join(parts) if all(parts) else ""
+        # Each of several ranks has other bytes in memory.
+        is_alone = int(config.tp_size) * int(config.pp_size) == 1 and len(parts) == 1
+        return texts.weights(self.path, named, ", drafts by ".join(parts) if all(parts) else "", self.loaded() if is_alone else "")
 
     @staticmethod
     def _weights_of(path: str, revision: str | None) -> str:
@@ -124,11 +124,12 @@ class Model:
             _log.warning("kvtier: the weights in memory cannot be read: %s: %s", type(error).__name__, error)
             return ""
 
-    def identity(self, settings: Settings, pool: Any, alone: str) -> Identity:
+    def identity(self, settings: Settings, pool: Any, weights: str, alone: str) -> Identity:
         """The engine's identity.
 
         Args:
             pool: the host pool of keys and values.
+            weights: which ones it has; empty: nobody knows.
             alone: tells this engine from all others, where nobody knows its weights.
         """
         args = self._args
@@ -139,7 +140,7 @@ class Model:
             engine="sglang",
             model=os.path.basename(self.path.rstrip("/")) or "model",
             model_config=hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16],
-            weights=self.weights(settings.weights),
+            weights=weights,
             # Numbers of 8 bits are stored as bytes, whatever they mean.
             dtype=str(pool.dtype).removeprefix("torch.") if told == "auto" else told,
             page_tokens=int(pool.page_size),

@@ -25,7 +25,7 @@ from kvtier.sglang._memory import Memory, memory_of, page_ids
 
 _log = logging.getLogger("sglang.kvtier")
 
-_TEXTS = Texts("kvtier.namespace in --hicache-storage-backend-extra-config")
+_TEXTS = Texts("--hicache-storage-backend-extra-config")
 _START_TIMEOUT_S = 2.0
 _NOT_USED = "kvtier is not used, and this engine neither loads nor stores pages: %s"
 _HERE = (0, 0)
@@ -89,13 +89,10 @@ class KvtierStorage(HiCacheStorage):
             _log.warning(_NOT_USED, error)
 
     def _open(self, pool: Any, memory: Memory) -> None:
-        identity = self._model.identity(self._settings, pool, os.urandom(16).hex())
-        if not identity.weights:
-            _log.warning(
-                "kvtier: nobody knows which weights this engine has. Other engines cannot find its pages, and neither can this engine "
-                "after a restart. Set kvtier.weights to one name in all engines with these weights."
-            )
-        self._identity = identity
+        weights = self._model.weights(self._settings.weights, _TEXTS)
+        if weights.advice:
+            _log.warning("kvtier: %s", weights.advice)
+        identity = self._identity = self._model.identity(self._settings, pool, weights.text, os.urandom(16).hex())
         self._client = Client(self._settings.socket or None, name=f"sglang {identity.model}", timeout=_START_TIMEOUT_S)
         config = self._config
         stage = Place(int(config.pp_rank), int(config.pp_size), 0, 1)

@@ -102,6 +102,20 @@ class NamespacesFreedTest {
   }
 
   @Test
+  void difference_ofBlocksOfOtherSizes_alsoNamesThePropertyThatMakesThem() {
+    Namespaces namespaces = new Namespaces(Tenants.NONE);
+    Namespaces.Namespace known =
+        namespaces.add(0, "model", 8, Map.of("name", "model", "dtype", "float32"));
+    assertEquals(
+        "dtype is 'float32' there, 'bfloat16' here, and block_bytes is 8 there, 4 here",
+        Namespaces.difference(known, 4, Map.of("name", "model", "dtype", "bfloat16")));
+    assertEquals(
+        "block_bytes is 8 there, 4 here",
+        Namespaces.difference(known, 4, Map.of("name", "model", "dtype", "float32")));
+    assertNull(Namespaces.difference(known, 8, Map.of("name", "model", "dtype", "float32")));
+  }
+
+  @Test
   void refusal_saysWhatDiffersWhoHasTheNameAndWhatFreesIt() {
     Namespaces namespaces = new Namespaces(Tenants.NONE);
     String shared = "x".repeat(300);

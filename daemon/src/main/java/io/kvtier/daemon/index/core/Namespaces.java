@@ -290,12 +290,21 @@ public final class Namespaces {
     return name == null || name.isEmpty() ? null : properties;
   }
 
-  /** The first difference of two registrations in words, or null when they agree. */
+  /**
+   * The difference of two registrations in words, or null when they agree: the first property that
+   * differs, and the size of the blocks, which often differs because of it.
+   */
   public static @Nullable String difference(
       Namespace known, long blockBytes, Map<String, String> properties) {
-    if (known.blockBytes != blockBytes) {
-      return "block_bytes is " + known.blockBytes + " there, " + blockBytes + " here";
+    String property = difference(known, properties);
+    if (known.blockBytes == blockBytes) {
+      return property;
     }
+    String size = "block_bytes is " + known.blockBytes + " there, " + blockBytes + " here";
+    return property == null ? size : property + ", and " + size;
+  }
+
+  private static @Nullable String difference(Namespace known, Map<String, String> properties) {
     TreeSet<String> names = new TreeSet<>(known.properties.keySet());
     names.addAll(properties.keySet());
     for (String name : names) {
