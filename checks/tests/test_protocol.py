@@ -70,7 +70,7 @@ def test_changedSchema_makesEachOfItsFilesStale(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     schema = tmp_path / SCHEMA
-    schema.write_text(schema.read_text().replace('["NOT_ADMITTED", 19,', '["LATER", 19, "later"],\n  ["NOT_ADMITTED", 20,'))
+    schema.write_text(schema.read_text().replace('["OVER_QUOTA", 20,', '["LATER", 20, "later"],\n  ["OVER_QUOTA", 21,'))
     assert {Path(one.file).name for one in protocol.check(tmp_path)} == {"Status.java", "_protocol.h", "_protocol.py"}
     protocol.write(tmp_path)
     assert protocol.check(tmp_path) == []

@@ -62,6 +62,8 @@ def test_everyOperation_answers(any_daemon: Daemon) -> None:
             assert await slots.commit() == [Status.OK] * 2
         assert await namespace.pin(some) == [Status.OK] * 5
         assert await namespace.unpin(some) == [Status.OK] * 5
+        assert await namespace.retain(some, 60) == ([Status.OK] * 5, "")
+        assert await namespace.retain(some, 0) == ([Status.OK] * 5, "")
         assert await namespace.prefetch(some) == [Status.OK] * 5
         assert (await namespace.flush(timeout=30)).status is Status.OK
         assert await namespace.delete(some[:1]) == [Status.OK]

@@ -235,6 +235,37 @@ def test_pinUnpinPrefetchDelete_statuses(client: Client) -> None:
     assert namespace.lookup(some).run == 0
 
 
+def test_retain_statusesAndWhyNot(client: Client) -> None:
+    namespace = client.namespace("retained", block_bytes=4096)
+    some = keys("retained", 3)
+    namespace.put(some[:2], blocks(some[:2], 4096))
+    assert namespace.retain(some, 300) == ([Status.OK, Status.OK, Status.MISS], "")
+    assert eventually(lambda: client.counters()["retained_blocks"] == 2)
+    assert client.stats()["retained"]["bytes"] == 2 * 4096
+    assert namespace.retain(some, 0).statuses == [Status.OK, Status.OK, Status.MISS]
+    assert eventually(lambda: client.counters()["retained_blocks"] == 0)
+    refused = namespace.retain(some, 1e6)
+    assert refused.statuses == [Status.INVALID_ARGUMENT] * 3
+    assert "limits.retention_max" in refused.reason
+    assert namespace.retain([], 1) == ([], "")
+    for lifetime_s in (-1, 1e9, float("nan")):
+        with pytest.raises(InvalidArgument, match="expected seconds"):
+            namespace.retain(some, lifetime_s)
+    with pytest.raises(TypeError):
+        namespace.retain(some, "1h")  # type: ignore[arg-type]
+
+
+def test_retain_moreThanTheQuota_saysTheNumbers(client: Client) -> None:
+    namespace = client.namespace("over", block_bytes=1 << 20)
+    capacity = client.stats()["retained"]["bytes_max"]
+    some = keys("over", (capacity >> 20) + 1)
+    assert set(namespace.put(some, blocks(some, 1 << 20), timeout=60)) == {Status.OK}
+    refused = namespace.retain(some, 300)
+    assert refused.statuses == [Status.OVER_QUOTA] * len(some)
+    assert f"takes {len(some)} MiB, and 0 B of the quota of {len(some) - 1} MiB are in use" in refused.reason
+    assert client.counters()["retained_blocks"] == 0
+
+
 def test_clear_removesAll(client: Client) -> None:
     namespace = client.namespace("clear", block_bytes=4096)
     some = keys("clear", 5)

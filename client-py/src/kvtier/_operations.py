@@ -26,7 +26,7 @@ from kvtier._connection import Link, NamespaceProperties
 from kvtier._context import current
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
-from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, Lookup, Options
+from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, Lookup, Options, Retained, lifetime_ns
 
 T = TypeVar("T")
 
@@ -342,6 +342,22 @@ def for_keys(context: Context, verb: Verb, keys: Sequence[bytes]) -> Operation[l
         completion = yield context.request(verb, namespace, keys, start, count)
         statuses += short_statuses(context.link, completion, count)
     return statuses
+
+
+def retain(context: Context, keys: Sequence[bytes], lifetime_s: float) -> Operation[Retained]:
+    """RETAIN: a status for each key, and why the daemon refused."""
+    lifetime = lifetime_ns(lifetime_s)
+    namespace, status = yield from _namespace_id(context)
+    if status is not _OK:
+        return Retained([status] * len(keys), "")
+    statuses: list[Status] = []
+    reason = ""
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+        completion = yield context.request(Verb.RETAIN, namespace, keys, start, count, argument=lifetime)
+        if completion[4] and not reason:
+            reason = completion[3].decode(errors="replace")
+        statuses += short_statuses(context.link, completion, count)
+    return Retained(statuses, reason)
 
 
 def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:

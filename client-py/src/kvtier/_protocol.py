@@ -27,6 +27,7 @@ class Status(IntEnum):
     TOO_LARGE: larger than a limit allows
     INTERNAL: a defect of the daemon
     NOT_ADMITTED: no new block is taken: the daemon is drained
+    OVER_QUOTA: more than the tenant may retain
     """
 
     OK = 0
@@ -49,6 +50,7 @@ class Status(IntEnum):
     TOO_LARGE = 17
     INTERNAL = 18
     NOT_ADMITTED = 19
+    OVER_QUOTA = 20
 
     def __str__(self) -> str:
         return self.name
@@ -84,6 +86,7 @@ class Verb(IntEnum):
     REVOKE = 26
     REPORT_LOADS = 27
     LOOKUP_GROUPS = 28
+    RETAIN = 29
 
 
 class Tier(IntEnum):
@@ -180,6 +183,10 @@ COUNTERS = (
     "tool_lookup_hits",
     "tool_hits",
     "tool_misses",
+    "retained_blocks",
+    "retained_bytes",
+    "retentions_expired",
+    "retentions_refused",
 )
 """The daemon's counters, in their order in its region."""
 

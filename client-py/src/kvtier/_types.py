@@ -69,6 +69,29 @@ class Count(NamedTuple):
     blocks: int
 
 
+class Retained(NamedTuple):
+    """The outcome of a `retain`."""
+
+    statuses: list[Status]
+    """of each block: OK, PENDING (kept as soon as it is there), MISS, or why the request was refused, such as OVER_QUOTA"""
+    reason: str
+    """why the daemon refused, in words and with the numbers; empty if it did not"""
+
+
+def lifetime_ns(lifetime_s: float) -> int:
+    """The lifetime of a retention as the daemon takes it.
+
+    Raises:
+        TypeError: it is no number.
+        InvalidArgument: it is negative, or not a length of time.
+    """
+    if not isinstance(lifetime_s, (int, float)):
+        raise TypeError(f"lifetime_s is {lifetime_s!r}; expected seconds")
+    if not 0 <= lifetime_s < 1e9:
+        raise InvalidArgument(f"lifetime_s is {lifetime_s!r}; expected seconds, from 0 and below 1e9")
+    return int(lifetime_s * 1e9)
+
+
 class LoadReport(NamedTuple):
     """What the loads of an engine have saved since its last report."""
 

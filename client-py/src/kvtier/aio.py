@@ -19,7 +19,7 @@ from kvtier._core import Session, granted_ids, monotonic_ns
 from kvtier._errors import Unavailable, VersionMismatch
 from kvtier._operations import Completion, Context, Operation, Request, Submit
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, ReservedSlots
+from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, ReservedSlots, Retained
 from kvtier.client import acquire_flags, as_keys, counters_of, ping_of, raise_refusal, stats_of
 
 T = TypeVar("T")
@@ -346,6 +346,14 @@ class Namespace:
     async def unpin(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """As `kvtier.Namespace.unpin`."""
         return await self._for_keys(Verb.UNPIN, keys, options)
+
+    async def retain(self, keys: Iterable[bytes], lifetime_s: float, **options: Unpack[Options]) -> Retained:
+        """As `kvtier.Namespace.retain`."""
+        keys = as_keys(keys)
+        context = await self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Retained([Status.UNAVAILABLE] * len(keys), "")
+        return await self._client._run(context, operations.retain(context, keys, lifetime_s))
 
     async def delete(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """As `kvtier.Namespace.delete`."""

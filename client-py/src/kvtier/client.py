@@ -15,7 +15,7 @@ from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument, NamespaceMismatch, Unavailable, VersionMismatch
 from kvtier._operations import Context, Operation, Submit
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, ReservedSlots
+from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, ReservedSlots, Retained
 
 T = TypeVar("T")
 
@@ -356,6 +356,26 @@ class Namespace:
     def unpin(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """Takes back one `pin` of each block. OK or MISS."""
         return self._for_keys(Verb.UNPIN, keys, options)
+
+    def retain(self, keys: Iterable[bytes], lifetime_s: float, **options: Unpack[Options]) -> Retained:
+        """Keeps blocks on the daemon's node until a lifetime has ended, also after the end of this client. A block that is kept for
+        longer already stays so. The end of the daemon ends all retentions; the blocks stay.
+
+        The blocks of each 2048 keys are kept all or none: if they do not fit into the tenant's quota, they are OVER_QUOTA, and the
+        reason has the numbers.
+
+        Args:
+            keys: blocks that are here, or being written.
+            lifetime_s: seconds, at most the daemon's ``limits.retention_max``; 0: the blocks are not kept any more.
+
+        Raises:
+            InvalidArgument: the lifetime is not a length of time.
+        """
+        keys = as_keys(keys)
+        context = self._client._context(self._properties, options)
+        if context is None or not keys:
+            return Retained([Status.UNAVAILABLE] * len(keys), "")
+        return run(context, operations.retain(context, keys, lifetime_s))
 
     def delete(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """Removes blocks from all tiers of this node, and the objects that nodes share; leases on them stay readable.

@@ -14,7 +14,7 @@ from kvtier._connection import namespace_properties
 from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument, KvtierError, Unavailable
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping
+from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, Retained
 from kvtier.client import raise_refusal
 from kvtier.remote import _holdings as holdings
 from kvtier.remote import _operations as operations
@@ -276,6 +276,10 @@ class Namespace(blocking.Namespace):
 
     def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
         return self._carry(options, operations.for_keys, verb.name.capitalize(), keys)
+
+    def retain(self, keys: Iterable[bytes], lifetime_s: float, **options: Unpack[Options]) -> Retained:
+        """As `kvtier.Namespace.retain`."""
+        return self._carry(options, operations.retain, keys, lifetime_s)
 
     def report_loads(self, report: LoadReport, **options: Unpack[Options]) -> Status:
         """As `kvtier.Namespace.report_loads`."""

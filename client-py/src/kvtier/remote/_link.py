@@ -34,6 +34,7 @@ UNARY: dict[str, Any] = {
     "Prefetch": v1.BlocksResponse,
     "Pin": v1.BlocksResponse,
     "Unpin": v1.BlocksResponse,
+    "Retain": v1.BlocksResponse,
     "Delete": v1.BlocksResponse,
     "Clear": v1.CountResponse,
     "Flush": v1.CountResponse,

@@ -22,7 +22,7 @@ from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument
 from kvtier._operations import check_annotations, check_memory, leading_run, spans, wrong_option
 from kvtier._protocol import Status, Tier
-from kvtier._types import Count, Get, LoadReport, Lookup, Ping
+from kvtier._types import Count, Get, LoadReport, Lookup, Ping, Retained, lifetime_ns
 from kvtier.client import as_keys
 from kvtier.remote import _wire
 from kvtier.remote._link import Failure, Registered
@@ -217,6 +217,25 @@ def for_keys(context: Context, method: str, keys: Iterable[bytes]) -> Operation[
         status, answer = yield from _part(context, method, keys, start, count)
         statuses += _statuses(status, answer, count)
     return statuses
+
+
+def retain(context: Context, keys: Iterable[bytes], lifetime_s: float) -> Operation[Retained]:
+    """Retain: a status for each key, and why the daemon refused."""
+    keys = checked(keys)
+    lifetime = lifetime_ns(lifetime_s)
+    statuses: list[Status] = []
+    reason = ""
+    for start, count in spans(len(keys), protocol.KEYS_MAX):
+
+        def ask(number: int, start: int = start, count: int = count) -> Operation[tuple[Status, Any]]:
+            request = v1.RetainRequest(keys=context.keys(number, keys, start, count), lifetime_ns=lifetime)
+            return (yield from _asked(Call("Retain", request)))
+
+        status, answer = yield from known(context, ask)
+        if status is not _OK and answer is not None and not reason:
+            reason = outcome_of(answer)[1]
+        statuses += _statuses(status, answer, count)
+    return Retained(statuses, reason)
 
 
 def _part(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kvtier/v1/kvtier.proto\x12\tkvtier.v1\">\n\x07Outcome\x12%\n\x06status\x18\x01 \x01(\x0e\x32\x15.kvtier.v1.StatusCode\x12\x0c\n\x04text\x18\x02 \x01(\t\"S\n\x0b\x42lockResult\x12%\n\x06status\x18\x01 \x01(\x0e\x32\x15.kvtier.v1.StatusCode\x12\x1d\n\x04tier\x18\x02 \x01(\x0e\x32\x0f.kvtier.v1.Tier\"X\n\x04Keys\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\r\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\x0e\n\x06parent\x18\x04 \x01(\x0c\x12\r\n\x05\x64\x65pth\x18\x05 \x01(\r\"\r\n\x0bPingRequest\"o\n\x0cPingResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\t\x12\x17\n\x0f\x63hunk_bytes_max\x18\x04 \x01(\r\"\xa7\x01\n\x0fRegisterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x62lock_bytes\x18\x02 \x01(\x04\x12>\n\nproperties\x18\x03 \x03(\x0b\x32*.kvtier.v1.RegisterRequest.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"f\n\x10RegisterResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x14\n\x0cnamespace_id\x18\x02 \x01(\x04\x12\x17\n\x0f\x63hunk_bytes_max\x18\x03 \x01(\r\">\n\x10NamespaceRequest\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\x04\x12\x14\n\x0coperation_id\x18\x02 \x01(\x04\"6\n\x0fOutcomeResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\"D\n\rCountResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x0e\n\x06\x62locks\x18\x02 \x01(\x04\",\n\x0bKeysRequest\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\"]\n\x0e\x42locksResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12&\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.BlockResult\"\x8d\x01\n\x0eLookupResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12&\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.BlockResult\x12\x13\n\x0bleading_run\x18\x03 \x01(\r\x12\x19\n\x11\x65stimated_load_ns\x18\x04 \x01(\x04\"\x8e\x01\n\nGetRequest\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\x12\x14\n\x0coperation_id\x18\x02 \x01(\x04\x12\x13\n\x0bleading_run\x18\x03 \x01(\x08\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12%\n\x08priority\x18\x05 \x01(\x0e\x32\x13.kvtier.v1.Priority\"\xc3\x01\n\x0bGetResponse\x12#\n\x07refusal\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\r\n\x05\x62lock\x18\x02 \x01(\r\x12%\n\x06status\x18\x03 \x01(\x0e\x32\x15.kvtier.v1.StatusCode\x12\x1d\n\x04tier\x18\x04 \x01(\x0e\x32\x0f.kvtier.v1.Tier\x12\x0e\n\x06offset\x18\x05 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12\x0e\n\x06\x63rc32c\x18\x07 \x01(\x07\x12\x0c\n\x04last\x18\x08 \x01(\x08\"b\n\nPutRequest\x12&\n\x06header\x18\x01 \x01(\x0b\x32\x14.kvtier.v1.PutHeaderH\x00\x12$\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x13.kvtier.v1.PutChunkH\x00\x42\x06\n\x04part\"U\n\tPutHeader\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\x12\x14\n\x0coperation_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x61nnotations\x18\x03 \x03(\x0c\"W\n\x08PutChunk\x12\r\n\x05\x62lock\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x13\n\x06\x63rc32c\x18\x04 \x01(\x07H\x00\x88\x01\x01\x42\t\n\x07_crc32c\"Z\n\x0bPutResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12&\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.BlockResult\"o\n\x12ReportLoadsRequest\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x62locks\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\x04\x12\x12\n\nprefill_ns\x18\x04 \x01(\x04\x12\x0f\n\x07load_ns\x18\x05 \x01(\x04\"%\n\rCancelRequest\x12\x14\n\x0coperation_id\x18\x01 \x01(\x04\"\x0e\n\x0cStatsRequest\"\xad\x01\n\rStatsResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x0c\n\x04json\x18\x02 \x01(\t\x12\x38\n\x08\x63ounters\x18\x03 \x03(\x0b\x32&.kvtier.v1.StatsResponse.CountersEntry\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01*\xca\x03\n\nStatusCode\x12\r\n\tSTATUS_OK\x10\x00\x12\x0f\n\x0bSTATUS_MISS\x10\x01\x12\x12\n\x0eSTATUS_PENDING\x10\x02\x12\x11\n\rSTATUS_EXISTS\x10\x03\x12\x0f\n\x0bSTATUS_BUSY\x10\x04\x12\x13\n\x0fSTATUS_DEADLINE\x10\x05\x12\x14\n\x10STATUS_CANCELLED\x10\x06\x12\x16\n\x12STATUS_UNAVAILABLE\x10\x07\x12\x1c\n\x18STATUS_NAMESPACE_UNKNOWN\x10\x08\x12\x1d\n\x19STATUS_NAMESPACE_MISMATCH\x10\t\x12\x1b\n\x17STATUS_INVALID_ARGUMENT\x10\n\x12\x12\n\x0eSTATUS_CORRUPT\x10\x0b\x12\x10\n\x0cSTATUS_STALE\x10\x0c\x12\x11\n\rSTATUS_DENIED\x10\r\x12\x1b\n\x17STATUS_VERSION_MISMATCH\x10\x0e\x12\x18\n\x14STATUS_SESSION_ENDED\x10\x0f\x12\x13\n\x0fSTATUS_IO_ERROR\x10\x10\x12\x14\n\x10STATUS_TOO_LARGE\x10\x11\x12\x13\n\x0fSTATUS_INTERNAL\x10\x12\x12\x17\n\x13STATUS_NOT_ADMITTED\x10\x13*Q\n\x04Tier\x12\r\n\tTIER_NONE\x10\x00\x12\x0c\n\x08TIER_GPU\x10\x01\x12\r\n\tTIER_HOST\x10\x02\x12\x0c\n\x08TIER_SSD\x10\x03\x12\x0f\n\x0bTIER_OBJECT\x10\x04*D\n\x08Priority\x12\x13\n\x0fPRIORITY_NORMAL\x10\x00\x12\x11\n\rPRIORITY_HIGH\x10\x01\x12\x10\n\x0cPRIORITY_LOW\x10\x02\x32\xb2\x07\n\x06Kvtier\x12\x37\n\x04Ping\x12\x16.kvtier.v1.PingRequest\x1a\x17.kvtier.v1.PingResponse\x12\x43\n\x08Register\x12\x1a.kvtier.v1.RegisterRequest\x1a\x1b.kvtier.v1.RegisterResponse\x12\x45\n\nUnregister\x12\x1b.kvtier.v1.NamespaceRequest\x1a\x1a.kvtier.v1.OutcomeResponse\x12;\n\x06Lookup\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.LookupResponse\x12\x36\n\x03Get\x12\x15.kvtier.v1.GetRequest\x1a\x16.kvtier.v1.GetResponse0\x01\x12\x36\n\x03Put\x12\x15.kvtier.v1.PutRequest\x1a\x16.kvtier.v1.PutResponse(\x01\x12=\n\x08Prefetch\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12\x38\n\x03Pin\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12:\n\x05Unpin\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12;\n\x06\x44\x65lete\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12>\n\x05\x43lear\x12\x1b.kvtier.v1.NamespaceRequest\x1a\x18.kvtier.v1.CountResponse\x12>\n\x05\x46lush\x12\x1b.kvtier.v1.NamespaceRequest\x1a\x18.kvtier.v1.CountResponse\x12H\n\x0bReportLoads\x12\x1d.kvtier.v1.ReportLoadsRequest\x1a\x1a.kvtier.v1.OutcomeResponse\x12>\n\x06\x43\x61ncel\x12\x18.kvtier.v1.CancelRequest\x1a\x1a.kvtier.v1.OutcomeResponse\x12:\n\x05Stats\x12\x17.kvtier.v1.StatsRequest\x1a\x18.kvtier.v1.StatsResponseB\x19\n\x15io.kvtier.protocol.v1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kvtier/v1/kvtier.proto\x12\tkvtier.v1\">\n\x07Outcome\x12%\n\x06status\x18\x01 \x01(\x0e\x32\x15.kvtier.v1.StatusCode\x12\x0c\n\x04text\x18\x02 \x01(\t\"S\n\x0b\x42lockResult\x12%\n\x06status\x18\x01 \x01(\x0e\x32\x15.kvtier.v1.StatusCode\x12\x1d\n\x04tier\x18\x02 \x01(\x0e\x32\x0f.kvtier.v1.Tier\"X\n\x04Keys\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\x04\x12\r\n\x05group\x18\x02 \x01(\r\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\x0e\n\x06parent\x18\x04 \x01(\x0c\x12\r\n\x05\x64\x65pth\x18\x05 \x01(\r\"\r\n\x0bPingRequest\"o\n\x0cPingResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\t\x12\x17\n\x0f\x63hunk_bytes_max\x18\x04 \x01(\r\"\xa7\x01\n\x0fRegisterRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x62lock_bytes\x18\x02 \x01(\x04\x12>\n\nproperties\x18\x03 \x03(\x0b\x32*.kvtier.v1.RegisterRequest.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"f\n\x10RegisterResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x14\n\x0cnamespace_id\x18\x02 \x01(\x04\x12\x17\n\x0f\x63hunk_bytes_max\x18\x03 \x01(\r\">\n\x10NamespaceRequest\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\x04\x12\x14\n\x0coperation_id\x18\x02 \x01(\x04\"6\n\x0fOutcomeResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\"D\n\rCountResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x0e\n\x06\x62locks\x18\x02 \x01(\x04\",\n\x0bKeysRequest\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\"C\n\rRetainRequest\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\x12\x13\n\x0blifetime_ns\x18\x02 \x01(\x04\"]\n\x0e\x42locksResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12&\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.BlockResult\"\x8d\x01\n\x0eLookupResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12&\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.BlockResult\x12\x13\n\x0bleading_run\x18\x03 \x01(\r\x12\x19\n\x11\x65stimated_load_ns\x18\x04 \x01(\x04\"\x8e\x01\n\nGetRequest\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\x12\x14\n\x0coperation_id\x18\x02 \x01(\x04\x12\x13\n\x0bleading_run\x18\x03 \x01(\x08\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12%\n\x08priority\x18\x05 \x01(\x0e\x32\x13.kvtier.v1.Priority\"\xc3\x01\n\x0bGetResponse\x12#\n\x07refusal\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\r\n\x05\x62lock\x18\x02 \x01(\r\x12%\n\x06status\x18\x03 \x01(\x0e\x32\x15.kvtier.v1.StatusCode\x12\x1d\n\x04tier\x18\x04 \x01(\x0e\x32\x0f.kvtier.v1.Tier\x12\x0e\n\x06offset\x18\x05 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12\x0e\n\x06\x63rc32c\x18\x07 \x01(\x07\x12\x0c\n\x04last\x18\x08 \x01(\x08\"b\n\nPutRequest\x12&\n\x06header\x18\x01 \x01(\x0b\x32\x14.kvtier.v1.PutHeaderH\x00\x12$\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x13.kvtier.v1.PutChunkH\x00\x42\x06\n\x04part\"U\n\tPutHeader\x12\x1d\n\x04keys\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Keys\x12\x14\n\x0coperation_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x61nnotations\x18\x03 \x03(\x0c\"W\n\x08PutChunk\x12\r\n\x05\x62lock\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x13\n\x06\x63rc32c\x18\x04 \x01(\x07H\x00\x88\x01\x01\x42\t\n\x07_crc32c\"Z\n\x0bPutResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12&\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.BlockResult\"o\n\x12ReportLoadsRequest\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x62locks\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\x04\x12\x12\n\nprefill_ns\x18\x04 \x01(\x04\x12\x0f\n\x07load_ns\x18\x05 \x01(\x04\"%\n\rCancelRequest\x12\x14\n\x0coperation_id\x18\x01 \x01(\x04\"\x0e\n\x0cStatsRequest\"\xad\x01\n\rStatsResponse\x12#\n\x07outcome\x18\x01 \x01(\x0b\x32\x12.kvtier.v1.Outcome\x12\x0c\n\x04json\x18\x02 \x01(\t\x12\x38\n\x08\x63ounters\x18\x03 \x03(\x0b\x32&.kvtier.v1.StatsResponse.CountersEntry\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01*\xe1\x03\n\nStatusCode\x12\r\n\tSTATUS_OK\x10\x00\x12\x0f\n\x0bSTATUS_MISS\x10\x01\x12\x12\n\x0eSTATUS_PENDING\x10\x02\x12\x11\n\rSTATUS_EXISTS\x10\x03\x12\x0f\n\x0bSTATUS_BUSY\x10\x04\x12\x13\n\x0fSTATUS_DEADLINE\x10\x05\x12\x14\n\x10STATUS_CANCELLED\x10\x06\x12\x16\n\x12STATUS_UNAVAILABLE\x10\x07\x12\x1c\n\x18STATUS_NAMESPACE_UNKNOWN\x10\x08\x12\x1d\n\x19STATUS_NAMESPACE_MISMATCH\x10\t\x12\x1b\n\x17STATUS_INVALID_ARGUMENT\x10\n\x12\x12\n\x0eSTATUS_CORRUPT\x10\x0b\x12\x10\n\x0cSTATUS_STALE\x10\x0c\x12\x11\n\rSTATUS_DENIED\x10\r\x12\x1b\n\x17STATUS_VERSION_MISMATCH\x10\x0e\x12\x18\n\x14STATUS_SESSION_ENDED\x10\x0f\x12\x13\n\x0fSTATUS_IO_ERROR\x10\x10\x12\x14\n\x10STATUS_TOO_LARGE\x10\x11\x12\x13\n\x0fSTATUS_INTERNAL\x10\x12\x12\x17\n\x13STATUS_NOT_ADMITTED\x10\x13\x12\x15\n\x11STATUS_OVER_QUOTA\x10\x14*Q\n\x04Tier\x12\r\n\tTIER_NONE\x10\x00\x12\x0c\n\x08TIER_GPU\x10\x01\x12\r\n\tTIER_HOST\x10\x02\x12\x0c\n\x08TIER_SSD\x10\x03\x12\x0f\n\x0bTIER_OBJECT\x10\x04*D\n\x08Priority\x12\x13\n\x0fPRIORITY_NORMAL\x10\x00\x12\x11\n\rPRIORITY_HIGH\x10\x01\x12\x10\n\x0cPRIORITY_LOW\x10\x02\x32\xf1\x07\n\x06Kvtier\x12\x37\n\x04Ping\x12\x16.kvtier.v1.PingRequest\x1a\x17.kvtier.v1.PingResponse\x12\x43\n\x08Register\x12\x1a.kvtier.v1.RegisterRequest\x1a\x1b.kvtier.v1.RegisterResponse\x12\x45\n\nUnregister\x12\x1b.kvtier.v1.NamespaceRequest\x1a\x1a.kvtier.v1.OutcomeResponse\x12;\n\x06Lookup\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.LookupResponse\x12\x36\n\x03Get\x12\x15.kvtier.v1.GetRequest\x1a\x16.kvtier.v1.GetResponse0\x01\x12\x36\n\x03Put\x12\x15.kvtier.v1.PutRequest\x1a\x16.kvtier.v1.PutResponse(\x01\x12=\n\x08Prefetch\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12\x38\n\x03Pin\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12:\n\x05Unpin\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12=\n\x06Retain\x12\x18.kvtier.v1.RetainRequest\x1a\x19.kvtier.v1.BlocksResponse\x12;\n\x06\x44\x65lete\x12\x16.kvtier.v1.KeysRequest\x1a\x19.kvtier.v1.BlocksResponse\x12>\n\x05\x43lear\x12\x1b.kvtier.v1.NamespaceRequest\x1a\x18.kvtier.v1.CountResponse\x12>\n\x05\x46lush\x12\x1b.kvtier.v1.NamespaceRequest\x1a\x18.kvtier.v1.CountResponse\x12H\n\x0bReportLoads\x12\x1d.kvtier.v1.ReportLoadsRequest\x1a\x1a.kvtier.v1.OutcomeResponse\x12>\n\x06\x43\x61ncel\x12\x18.kvtier.v1.CancelRequest\x1a\x1a.kvtier.v1.OutcomeResponse\x12:\n\x05Stats\x12\x17.kvtier.v1.StatsRequest\x1a\x18.kvtier.v1.StatsResponseB\x19\n\x15io.kvtier.protocol.v1P\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,12 +36,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERREQUEST_PROPERTIESENTRY']._serialized_options = b'8\001'
   _globals['_STATSRESPONSE_COUNTERSENTRY']._loaded_options = None
   _globals['_STATSRESPONSE_COUNTERSENTRY']._serialized_options = b'8\001'
-  _globals['_STATUSCODE']._serialized_start=2209
-  _globals['_STATUSCODE']._serialized_end=2667
-  _globals['_TIER']._serialized_start=2669
-  _globals['_TIER']._serialized_end=2750
-  _globals['_PRIORITY']._serialized_start=2752
-  _globals['_PRIORITY']._serialized_end=2820
+  _globals['_STATUSCODE']._serialized_start=2278
+  _globals['_STATUSCODE']._serialized_end=2759
+  _globals['_TIER']._serialized_start=2761
+  _globals['_TIER']._serialized_end=2842
+  _globals['_PRIORITY']._serialized_start=2844
+  _globals['_PRIORITY']._serialized_end=2912
   _globals['_OUTCOME']._serialized_start=37
   _globals['_OUTCOME']._serialized_end=99
   _globals['_BLOCKRESULT']._serialized_start=101
@@ -66,32 +66,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COUNTRESPONSE']._serialized_end=866
   _globals['_KEYSREQUEST']._serialized_start=868
   _globals['_KEYSREQUEST']._serialized_end=912
-  _globals['_BLOCKSRESPONSE']._serialized_start=914
-  _globals['_BLOCKSRESPONSE']._serialized_end=1007
-  _globals['_LOOKUPRESPONSE']._serialized_start=1010
-  _globals['_LOOKUPRESPONSE']._serialized_end=1151
-  _globals['_GETREQUEST']._serialized_start=1154
-  _globals['_GETREQUEST']._serialized_end=1296
-  _globals['_GETRESPONSE']._serialized_start=1299
-  _globals['_GETRESPONSE']._serialized_end=1494
-  _globals['_PUTREQUEST']._serialized_start=1496
-  _globals['_PUTREQUEST']._serialized_end=1594
-  _globals['_PUTHEADER']._serialized_start=1596
-  _globals['_PUTHEADER']._serialized_end=1681
-  _globals['_PUTCHUNK']._serialized_start=1683
-  _globals['_PUTCHUNK']._serialized_end=1770
-  _globals['_PUTRESPONSE']._serialized_start=1772
-  _globals['_PUTRESPONSE']._serialized_end=1862
-  _globals['_REPORTLOADSREQUEST']._serialized_start=1864
-  _globals['_REPORTLOADSREQUEST']._serialized_end=1975
-  _globals['_CANCELREQUEST']._serialized_start=1977
-  _globals['_CANCELREQUEST']._serialized_end=2014
-  _globals['_STATSREQUEST']._serialized_start=2016
-  _globals['_STATSREQUEST']._serialized_end=2030
-  _globals['_STATSRESPONSE']._serialized_start=2033
-  _globals['_STATSRESPONSE']._serialized_end=2206
-  _globals['_STATSRESPONSE_COUNTERSENTRY']._serialized_start=2159
-  _globals['_STATSRESPONSE_COUNTERSENTRY']._serialized_end=2206
-  _globals['_KVTIER']._serialized_start=2823
-  _globals['_KVTIER']._serialized_end=3769
+  _globals['_RETAINREQUEST']._serialized_start=914
+  _globals['_RETAINREQUEST']._serialized_end=981
+  _globals['_BLOCKSRESPONSE']._serialized_start=983
+  _globals['_BLOCKSRESPONSE']._serialized_end=1076
+  _globals['_LOOKUPRESPONSE']._serialized_start=1079
+  _globals['_LOOKUPRESPONSE']._serialized_end=1220
+  _globals['_GETREQUEST']._serialized_start=1223
+  _globals['_GETREQUEST']._serialized_end=1365
+  _globals['_GETRESPONSE']._serialized_start=1368
+  _globals['_GETRESPONSE']._serialized_end=1563
+  _globals['_PUTREQUEST']._serialized_start=1565
+  _globals['_PUTREQUEST']._serialized_end=1663
+  _globals['_PUTHEADER']._serialized_start=1665
+  _globals['_PUTHEADER']._serialized_end=1750
+  _globals['_PUTCHUNK']._serialized_start=1752
+  _globals['_PUTCHUNK']._serialized_end=1839
+  _globals['_PUTRESPONSE']._serialized_start=1841
+  _globals['_PUTRESPONSE']._serialized_end=1931
+  _globals['_REPORTLOADSREQUEST']._serialized_start=1933
+  _globals['_REPORTLOADSREQUEST']._serialized_end=2044
+  _globals['_CANCELREQUEST']._serialized_start=2046
+  _globals['_CANCELREQUEST']._serialized_end=2083
+  _globals['_STATSREQUEST']._serialized_start=2085
+  _globals['_STATSREQUEST']._serialized_end=2099
+  _globals['_STATSRESPONSE']._serialized_start=2102
+  _globals['_STATSRESPONSE']._serialized_end=2275
+  _globals['_STATSRESPONSE_COUNTERSENTRY']._serialized_start=2228
+  _globals['_STATSRESPONSE_COUNTERSENTRY']._serialized_end=2275
+  _globals['_KVTIER']._serialized_start=2915
+  _globals['_KVTIER']._serialized_end=3924
 # @@protoc_insertion_point(module_scope)

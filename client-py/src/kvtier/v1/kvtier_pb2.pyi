@@ -28,6 +28,7 @@ class StatusCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STATUS_TOO_LARGE: _ClassVar[StatusCode]
     STATUS_INTERNAL: _ClassVar[StatusCode]
     STATUS_NOT_ADMITTED: _ClassVar[StatusCode]
+    STATUS_OVER_QUOTA: _ClassVar[StatusCode]
 
 class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -62,6 +63,7 @@ STATUS_IO_ERROR: StatusCode
 STATUS_TOO_LARGE: StatusCode
 STATUS_INTERNAL: StatusCode
 STATUS_NOT_ADMITTED: StatusCode
+STATUS_OVER_QUOTA: StatusCode
 TIER_NONE: Tier
 TIER_GPU: Tier
 TIER_HOST: Tier
@@ -171,6 +173,14 @@ class KeysRequest(_message.Message):
     KEYS_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ...) -> None: ...
+
+class RetainRequest(_message.Message):
+    __slots__ = ("keys", "lifetime_ns")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_NS_FIELD_NUMBER: _ClassVar[int]
+    keys: Keys
+    lifetime_ns: int
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., lifetime_ns: _Optional[int] = ...) -> None: ...
 
 class BlocksResponse(_message.Message):
     __slots__ = ("outcome", "blocks")

@@ -79,6 +79,11 @@ class KvtierStub(object):
                 request_serializer=kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_kvtier__pb2.BlocksResponse.FromString,
                 _registered_method=True)
+        self.Retain = channel.unary_unary(
+                '/kvtier.v1.Kvtier/Retain',
+                request_serializer=kvtier_dot_v1_dot_kvtier__pb2.RetainRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_kvtier__pb2.BlocksResponse.FromString,
+                _registered_method=True)
         self.Delete = channel.unary_unary(
                 '/kvtier.v1.Kvtier/Delete',
                 request_serializer=kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.SerializeToString,
@@ -183,6 +188,15 @@ class KvtierServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Retain(self, request, context):
+        """Keeps blocks on the daemon's node for a time: STATUS_OK, STATUS_PENDING (the block is kept as soon as
+        it is there), STATUS_MISS.  If the blocks do not all fit into the tenant's quota, none is kept, and the
+        outcome is STATUS_OVER_QUOTA with the numbers.  A retention belongs to no connection.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Delete(self, request, context):
         """Forgets blocks: STATUS_OK, STATUS_MISS, STATUS_BUSY (too many deletions wait).
         """
@@ -274,6 +288,11 @@ def add_KvtierServicer_to_server(servicer, server):
             'Unpin': grpc.unary_unary_rpc_method_handler(
                     servicer.Unpin,
                     request_deserializer=kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_kvtier__pb2.BlocksResponse.SerializeToString,
+            ),
+            'Retain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Retain,
+                    request_deserializer=kvtier_dot_v1_dot_kvtier__pb2.RetainRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_kvtier__pb2.BlocksResponse.SerializeToString,
             ),
             'Delete': grpc.unary_unary_rpc_method_handler(
@@ -549,6 +568,33 @@ class Kvtier(object):
             target,
             '/kvtier.v1.Kvtier/Unpin',
             kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.SerializeToString,
+            kvtier_dot_v1_dot_kvtier__pb2.BlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Retain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.Kvtier/Retain',
+            kvtier_dot_v1_dot_kvtier__pb2.RetainRequest.SerializeToString,
             kvtier_dot_v1_dot_kvtier__pb2.BlocksResponse.FromString,
             options,
             channel_credentials,

@@ -80,6 +80,11 @@ record Report(JsonObject json) {
     return objects(json, "tiers").stream().map(Tier::new).toList();
   }
 
+  /** The blocks that clients retain; empty if an old daemon does not know retention. */
+  JsonObject retained() {
+    return json.get("retained") instanceof JsonObject retained ? retained : new JsonObject();
+  }
+
   /** The object tier; null where there is none. */
   @Nullable JsonObject object() {
     return json.get("object") instanceof JsonObject object ? object : null;

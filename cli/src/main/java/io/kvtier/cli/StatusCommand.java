@@ -92,6 +92,20 @@ final class StatusCommand extends DaemonCommand {
               + "), "
               + Units.counted(tier.number("slots_resident"), "block"));
     }
+    JsonObject retained = report.retained();
+    if (retained.getLong("blocks", 0) > 0) {
+      long bytes = retained.getLong("bytes", 0);
+      long bytesMax = retained.getLong("bytes_max", 0);
+      line(
+          pad("retained")
+              + Units.bytes(bytes)
+              + " of at most "
+              + Units.bytes(bytesMax)
+              + " ("
+              + Units.percent(bytes, bytesMax)
+              + "), "
+              + Units.counted(retained.getLong("blocks", 0), "block"));
+    }
     Map<String, Long> counters = report.counters();
     JsonObject object = report.object();
     if (object != null) {

@@ -2,6 +2,7 @@ package io.kvtier.client;
 
 import io.kvtier.protocol.LoadReport;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
 
 /**
@@ -101,6 +102,9 @@ public interface BlockingClient {
 
   /** See {@link Namespace#unpin}. */
   BatchResult unpin(Namespace namespace, Keys keys, Options options);
+
+  /** See {@link Namespace#retain}. */
+  BatchResult retain(Namespace namespace, Keys keys, Duration lifetime, Options options);
 
   /** See {@link Namespace#delete}. */
   BatchResult delete(Namespace namespace, Keys keys, Options options);

@@ -3,6 +3,7 @@ package io.kvtier.client;
 import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -59,6 +60,20 @@ public interface CacheNamespace {
   CompletableFuture<BatchResult> pin(Keys keys, Options options);
 
   CompletableFuture<BatchResult> unpin(Keys keys, Options options);
+
+  /**
+   * Keeps blocks on the daemon's node until a lifetime has ended, also after the end of this
+   * client, but not after the end of the daemon. A block that is already kept for longer stays so.
+   *
+   * <p>A block is OK, PENDING (it is still being written, and kept as soon as it is there) or MISS.
+   * If the blocks do not all fit into the quota of the tenant, the result is OVER_QUOTA, with the
+   * numbers in its detail: of each 2048 blocks of the batch, either all are kept or none.
+   *
+   * @param lifetime at most the daemon's {@code limits.retention_max}; 0: the blocks are not kept
+   *     any more
+   * @throws IllegalArgumentException for a lifetime that is negative
+   */
+  CompletableFuture<BatchResult> retain(Keys keys, Duration lifetime, Options options);
 
   /** Deletes blocks from all tiers of the daemon's node, and the objects that nodes share. */
   CompletableFuture<BatchResult> delete(Keys keys, Options options);

@@ -27,9 +27,11 @@ final class IndexSettings {
         limits.operations().maxPerSession(),
         limits.operations().holdsMax(),
         limits.operations().holdsMaxPerSession(),
+        limits.retainedShare(),
         new Limits.Times(
             limits.times().leaseNs(),
             limits.times().leaseNsMax(),
+            limits.times().retentionNsMax(),
             limits.times().reservationNs(),
             limits.times().deadlineNs(),
             limits.times().deadlineNsMax(),

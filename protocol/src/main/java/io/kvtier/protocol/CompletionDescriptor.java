@@ -5,9 +5,9 @@ package io.kvtier.protocol;
  * each block, or with {@link #FLAG_TEXT} count bytes of UTF-8. 8-byte aligned.
  *
  * <p>ACQUIRE and RESERVE have long results; LOOKUP, LOOKUP_GROUPS, COMMIT, ABORT, RELEASE,
- * PREFETCH, PIN, UNPIN, DELETE, OFFLOAD, ONBOARD, ADVERTISE and REVOKE have short ones. With {@link
- * #FLAG_PEERS} a LOOKUP's results are followed, at the next multiple of 8, by the region that
- * advertises the longest prefix of the keys.
+ * PREFETCH, PIN, UNPIN, RETAIN, DELETE, OFFLOAD, ONBOARD, ADVERTISE and REVOKE have short ones.
+ * With {@link #FLAG_PEERS} a LOOKUP's results are followed, at the next multiple of 8, by the
+ * region that advertises the longest prefix of the keys.
  *
  * <p>Little-endian. Generated from protocol/schema.toml.
  *

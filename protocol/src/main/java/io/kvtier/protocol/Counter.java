@@ -146,7 +146,17 @@ public enum Counter {
   TOOL_MISSES(
       1168,
       "tool_misses",
-      "blocks asked for by gets of kvtier's own tools that were in no tier, or were lost");
+      "blocks asked for by gets of kvtier's own tools that were in no tier, or were lost"),
+  GAUGE_RETAINED_BLOCKS(
+      1176,
+      "retained_blocks",
+      "gauge: blocks that are retained: they stay on this node until their lifetime ends"),
+  GAUGE_RETAINED_BYTES(1184, "retained_bytes", "gauge: bytes of retained blocks"),
+  RETENTIONS_EXPIRED(1192, "retentions_expired", "retained blocks whose lifetime has ended"),
+  RETENTIONS_REFUSED(
+      1200,
+      "retentions_refused",
+      "blocks asked to be retained for which the tenant's quota had no space");
 
   private final int offset;
   private final String key;

@@ -33,7 +33,7 @@ package io.kvtier.protocol;
  *    31 u8  key bytes
  *    32 u32 count         of keys, ids, or bytes of text
  *    36 u32 depth         of the first key in its sequence
- *    40 u64 argument      lease duration ns (ACQUIRE; 0: default), correlation id to cancel (CANCEL), block bytes (REGISTER), region id (UNREGISTER_REGION, REVOKE), u32 rank (ADVERTISE)
+ *    40 u64 argument      lease duration ns (ACQUIRE; 0: default), correlation id to cancel (CANCEL), block bytes (REGISTER), region id (UNREGISTER_REGION, REVOKE), u32 rank (ADVERTISE), lifetime ns (RETAIN; 0: the retention ends)
  *    48 u32 region        region id (OFFLOAD, ONBOARD, ADVERTISE)
  *    52 u16 first layer
  *    54 u16 end layer     0: all layers (OFFLOAD, ONBOARD)

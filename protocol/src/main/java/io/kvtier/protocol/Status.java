@@ -24,7 +24,8 @@ public enum Status {
   IO_ERROR(16, "a device failed"),
   TOO_LARGE(17, "larger than a limit allows"),
   INTERNAL(18, "a defect of the daemon"),
-  NOT_ADMITTED(19, "no new block is taken: the daemon is drained");
+  NOT_ADMITTED(19, "no new block is taken: the daemon is drained"),
+  OVER_QUOTA(20, "more than the tenant may retain");
 
   private static final Status[] BY_CODE = values();
 

@@ -54,9 +54,16 @@ public enum Verb {
    * Looks blocks of several namespaces up, such as those of all groups of a model. Behind the keys
    * stands, for each, the id of its namespace; keys of one namespace stand together.
    */
-  LOOKUP_GROUPS(28, RequestBody.KEYS_AND_BLOCKS);
+  LOOKUP_GROUPS(28, RequestBody.KEYS_AND_BLOCKS),
 
-  private static final @Nullable Verb[] BY_CODE = new Verb[29];
+  /**
+   * Keeps blocks on this node for a time, or ends that. Blocks that are still being written are
+   * kept, too. If the blocks do not all fit into the tenant's quota, none is kept, and the answer
+   * is OVER_QUOTA with the numbers.
+   */
+  RETAIN(29, RequestBody.KEYS);
+
+  private static final @Nullable Verb[] BY_CODE = new Verb[30];
 
   static {
     for (Verb one : values()) {

@@ -249,6 +249,31 @@ final class ClientContractTest {
 
   @ParameterizedTest
   @EnumSource
+  void retain_keepsBlocksOrSaysWhyNot(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "retained");
+      Keys keys = keys(0, 10);
+      assertTrue(put(namespace, arena, 0, 9).isComplete());
+      BatchResult retained = namespace.retain(keys, Duration.ofMinutes(5), Options.DEFAULT).join();
+      assertEquals(Status.OK, retained.status());
+      assertEquals(9, retained.run());
+      assertEquals(Status.MISS, retained.blocks().status(9));
+      assertTrue(client.counters().getOrDefault("retained_blocks", 0L) <= 9);
+      BatchResult tooLong =
+          namespace.retain(keys, Duration.ofDays(10_000_000), Options.DEFAULT).join();
+      assertEquals(Status.INVALID_ARGUMENT, tooLong.status());
+      assertTrue(tooLong.detail().contains("limits.retention_max"), tooLong::detail);
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> namespace.retain(keys, Duration.ofSeconds(-1), Options.DEFAULT));
+      assertEquals(
+          Status.OK, namespace.retain(keys, Duration.ZERO, Options.DEFAULT).join().status());
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
   void pinPrefetchClearFlush_answer(Way way) {
     try (CacheClient client = open(way);
         Arena arena = Arena.ofShared()) {

@@ -27,6 +27,8 @@ public final class VerbRoles {
       // Pins have no end of their own: who sets enough of them decides what others can put.
       case RESERVE, COMMIT, ABORT, OFFLOAD, ANNOTATE, PIN, UNPIN, DELETE, CLEAR, FLUSH ->
           Role.WRITE;
+      // What one retains takes space that others could use.
+      case RETAIN -> Role.WRITE;
       // What one advertises others get, as if it had been put.
       case ADVERTISE, REVOKE -> Role.WRITE;
       case ADMIN -> Role.ADMIN;

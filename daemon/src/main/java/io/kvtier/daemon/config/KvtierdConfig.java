@@ -270,10 +270,12 @@ public record KvtierdConfig(
    *
    * @param blocksMax the maximum blocks in all tiers
    * @param annotationBytes memory for the annotations of blocks
+   * @param retainedShare the share of a tenant's host memory that it may retain
    */
   public record LimitsConfig(
       int blocksMax,
       long annotationBytes,
+      double retainedShare,
       SessionLimits sessions,
       OperationLimits operations,
       TimeLimits times) {}
@@ -289,9 +291,14 @@ public record KvtierdConfig(
   /** Limits of the operations under way and of the blocks that clients hold. */
   public record OperationLimits(int max, int maxPerSession, int holdsMax, int holdsMaxPerSession) {}
 
-  /** How long leases, reservations and requests last: by default, and at most. */
+  /** How long leases, retentions, reservations and requests last: by default, and at most. */
   public record TimeLimits(
-      long leaseNs, long leaseNsMax, long reservationNs, long deadlineNs, long deadlineNsMax) {}
+      long leaseNs,
+      long leaseNsMax,
+      long retentionNsMax,
+      long reservationNs,
+      long deadlineNs,
+      long deadlineNsMax) {}
 
   /** The consumer whose format events have by default. */
   public enum EventConsumer {

@@ -1,12 +1,15 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.tiers.gpu.CopyOptions;
+import java.time.Duration;
 
 /** Reads the daemon's use of the machine: {@code gpu}, {@code copy} and {@code limits}. */
 final class ResourceSections {
   /** Blocks from a GPU need several threads; the engine on this machine needs the other cores. */
   private static final int COPY_THREADS_AUTO =
       Math.clamp(Runtime.getRuntime().availableProcessors() * 2 / 3, 1, 12);
+
+  private static final long RETENTION_NS_MAX = Duration.ofDays(30).toNanos();
 
   private final KeyReader keys;
 
@@ -45,6 +48,13 @@ final class ResourceSections {
   KvtierdConfig.LimitsConfig limits() {
     long lease = keys.duration("limits.lease");
     long leaseMax = keys.duration("limits.lease_max");
+    double retained = keys.get("limits.retained", Double::parseDouble, "a fraction such as 0.25");
+    keys.require("limits.retained", retained >= 0 && retained <= 0.9, "0 to 0.9");
+    long retentionMax = keys.duration("limits.retention_max");
+    keys.require(
+        "limits.retention_max",
+        retentionMax > 0 && retentionMax <= RETENTION_NS_MAX,
+        "more than 0, at most 720h");
     long reservation = keys.duration("limits.reservation");
     long deadline = keys.duration("limits.deadline");
     long deadlineMax = keys.duration("limits.deadline_max");
@@ -53,6 +63,7 @@ final class ResourceSections {
     return new KvtierdConfig.LimitsConfig(
         keys.number("limits.blocks", 64, 1 << 27),
         keys.size("limits.annotation_bytes", 0, 1L << 36) & -4096L,
+        retained,
         new KvtierdConfig.SessionLimits(
             keys.number("limits.sessions", 1, 1 << 16),
             keys.size("limits.ring_bytes", 1 << 20, 1L << 40)),
@@ -62,7 +73,12 @@ final class ResourceSections {
             keys.number("limits.holds", 64, 1 << 24),
             keys.number("limits.holds_per_session", 1, 1 << 24)),
         new KvtierdConfig.TimeLimits(
-            lease, leaseMax, reservation == 0 ? lease : reservation, deadline, deadlineMax));
+            lease,
+            leaseMax,
+            retentionMax,
+            reservation == 0 ? lease : reservation,
+            deadline,
+            deadlineMax));
   }
 
   private int copyThreads() {

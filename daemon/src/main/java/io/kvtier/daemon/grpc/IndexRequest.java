@@ -74,6 +74,14 @@ final class IndexRequest {
     return request;
   }
 
+  /** RETAIN; a lifetime of 0 ends retentions. */
+  static IndexRequest retain(KeyBatch keys, long lifetimeNs, long deadlineNs) {
+    IndexRequest request =
+        ofKeys(Verb.RETAIN, keys, 0, RequestDescriptor.PRIORITY_NORMAL, deadlineNs);
+    request.argument = lifetimeNs;
+    return request;
+  }
+
   /** COMMIT of blocks, with the checksums that were made during the copies. */
   static IndexRequest commit(long[] ids, int[] checksums) {
     return ofIds(Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, ids, checksums);

@@ -26,6 +26,7 @@ import io.kvtier.protocol.v1.PingResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
 import io.kvtier.protocol.v1.ReportLoadsRequest;
+import io.kvtier.protocol.v1.RetainRequest;
 import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import java.nio.charset.StandardCharsets;
@@ -153,7 +154,10 @@ final class KvtierService {
   // -----------------------------------------------------------------------------------------------------
 
   private KeyBatch keys(KeysRequest message) throws RefusedException {
-    Keys keys = message.getKeys();
+    return keys(message.getKeys());
+  }
+
+  private KeyBatch keys(Keys keys) throws RefusedException {
     return KeyBatch.of(keys, environment.namespace(keys.getNamespaceId()).id());
   }
 
@@ -242,6 +246,13 @@ final class KvtierService {
           place < 0 ? miss : Wire.block(answer.blockStatus(place), answer.blockTier(place)));
     }
     return response.build();
+  }
+
+  void retain(UnaryCall<RetainRequest, BlocksResponse> call, RetainRequest message)
+      throws RefusedException {
+    call.ask(
+        IndexRequest.retain(keys(message.getKeys()), message.getLifetimeNs(), call.deadlineNs()),
+        answer -> call.respond(blocks(answer)));
   }
 
   void reportLoads(UnaryCall<ReportLoadsRequest, OutcomeResponse> call, ReportLoadsRequest message)

@@ -18,6 +18,7 @@ import io.kvtier.protocol.v1.PingResponse;
 import io.kvtier.protocol.v1.RegisterRequest;
 import io.kvtier.protocol.v1.RegisterResponse;
 import io.kvtier.protocol.v1.ReportLoadsRequest;
+import io.kvtier.protocol.v1.RetainRequest;
 import io.kvtier.protocol.v1.StatsRequest;
 import io.kvtier.protocol.v1.StatsResponse;
 import io.vertx.core.http.HttpConnection;
@@ -154,6 +155,12 @@ final class TenantFront implements AutoCloseable {
     keys(Verb.DELETE, KvtierGrpcService.Delete, (c, m) -> service.eachBlock(Verb.DELETE, c, m));
     keys(Verb.PIN, KvtierGrpcService.Pin, service::pin);
     keys(Verb.UNPIN, KvtierGrpcService.Unpin, service::unpin);
+    unary(
+        Verb.RETAIN,
+        KvtierGrpcService.Retain,
+        RetainRequest.parser(),
+        outcome -> BlocksResponse.newBuilder().setOutcome(outcome).build(),
+        service::retain);
     count(Verb.CLEAR, KvtierGrpcService.Clear, (c, m) -> service.countBlocks(Verb.CLEAR, c, m));
     count(Verb.FLUSH, KvtierGrpcService.Flush, (c, m) -> service.countBlocks(Verb.FLUSH, c, m));
     unary(

@@ -167,6 +167,19 @@ final class ReportMetrics implements MultiCollector {
         (double) tenant.getLong("blocks", 0L),
         "tenant",
         name);
+    JsonObject retained = tenant.getJsonObject("retained", new JsonObject());
+    out.gauge(
+        "kvtier_tenant_retained_bytes",
+        "Bytes of blocks that each tenant retains",
+        (double) retained.getLong("bytes", 0L),
+        "tenant",
+        name);
+    out.gauge(
+        "kvtier_tenant_retained_quota_bytes",
+        "The most bytes that each tenant may retain",
+        (double) retained.getLong("bytes_max", 0L),
+        "tenant",
+        name);
     counts(out, "kvtier_tenant_", ", of each tenant", tenant, "tenant", name);
   }
 

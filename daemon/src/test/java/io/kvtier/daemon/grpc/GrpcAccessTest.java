@@ -97,7 +97,7 @@ final class GrpcAccessTest {
   private static final List<String> READS =
       List.of("Ping", "Register", "Unregister", "Lookup", "Prefetch", "Cancel", "Stats", "Get");
   private static final List<String> WRITES =
-      List.of("Put", "Pin", "Unpin", "Delete", "Clear", "Flush");
+      List.of("Put", "Pin", "Unpin", "Retain", "Delete", "Clear", "Flush");
 
   @TempDir private Path folder;
   private final Vertx vertx = Vertx.vertx();

@@ -79,6 +79,8 @@ public final class IndexHarness implements AutoCloseable {
   static final long NOW_NS = 1_000_000_000L;
   static final long LEASE_NS = 30_000_000_000L;
   static final long RESERVATION_NS = 30_000_000_000L;
+  static final long RETENTION_NS_MAX = 86_400_000_000_000L;
+  static final double RETAINED_SHARE = 0.25;
 
   /** Refuses everything; a block that it would check stays staging. */
   static final class NoPipeline implements Pipeline {
@@ -176,7 +178,7 @@ public final class IndexHarness implements AutoCloseable {
   }
 
   private final Arena arena = Arena.ofShared();
-  private final Directory directory;
+  final Directory directory;
   private final MemorySegment slabs;
   private final @Nullable GpuTier gpus;
   final Counters counters;
@@ -432,9 +434,11 @@ public final class IndexHarness implements AutoCloseable {
         256,
         blocks,
         blocks,
+        RETAINED_SHARE,
         new Limits.Times(
             LEASE_NS,
             600_000_000_000L,
+            RETENTION_NS_MAX,
             RESERVATION_NS,
             5_000_000_000L,
             60_000_000_000L,
@@ -694,6 +698,18 @@ public final class IndexHarness implements AutoCloseable {
         Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES + 8L * i, body[i]);
       }
       requests.publish();
+    }
+
+    /** Retains blocks whose keys follow one another. */
+    Answer retain(long firstKey, int count, long lifetimeNs) throws ProtocolViolation {
+      sendRetain(firstKey, count, lifetimeNs);
+      return work();
+    }
+
+    /** Publishes a RETAIN of keys that follow one another. */
+    void sendRetain(long firstKey, int count, long lifetimeNs) throws ProtocolViolation {
+      long[] keys = LongStream.range(firstKey, firstKey + count).toArray();
+      write(Verb.RETAIN, 0, 8, 0, lifetimeNs, count, keys);
     }
 
     /** Publishes a PING in whose header a word is set. */

@@ -34,6 +34,46 @@ final class Oracle {
   /** A client has damaged bytes of its own after a commit. */
   boolean somethingDamaged;
 
+  /** Until when a key is retained, ns, as its client was told; and since when it was told. */
+  private final Map<Key, Retained> retained = new HashMap<>();
+
+  /**
+   * Keys whose retention some client asked to end: whether they are retained is anybody's guess.
+   */
+  private final Set<Key> letGo = new HashSet<>();
+
+  private record Retained(long sinceNs, long endNs) {}
+
+  /** A client was told that a block is retained. */
+  void isRetained(Key key, long sinceNs, long endNs) {
+    Retained before = retained.get(key);
+    if (before == null || before.endNs < sinceNs) {
+      retained.put(key, new Retained(sinceNs, endNs));
+    } else {
+      retained.put(key, new Retained(before.sinceNs, Math.max(before.endNs, endNs)));
+    }
+  }
+
+  /** A client asks to end the retention of a key. */
+  void letGo(Key key) {
+    letGo.add(key);
+  }
+
+  /** A new daemon knows of no retention. */
+  void forgetRetained() {
+    retained.clear();
+  }
+
+  /** Whether a key must be found in all of a time. */
+  boolean mustBeHere(Key key, long fromNs, long toNs) {
+    Retained until = retained.get(key);
+    return until != null
+        && until.sinceNs <= fromNs
+        && toNs < until.endNs
+        && !letGo.contains(key)
+        && !deleted.contains(key);
+  }
+
   private final Map<Key, Integer> puts = new HashMap<>();
 
   /** Somebody puts a key, or tries to: it may be there again. */

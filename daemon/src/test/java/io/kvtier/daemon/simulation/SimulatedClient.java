@@ -68,6 +68,9 @@ final class SimulatedClient {
     /** Whether the daemon has a record of a key: it may be on its way. */
     boolean isHere(Oracle.Key key);
 
+    /** Whether no fault of a device or of another client can take a block away. */
+    boolean isHarmless();
+
     /** Whether a planted bug shows blocks before their last half is there. */
     boolean isVisibleTooEarly();
 
@@ -107,6 +110,9 @@ final class SimulatedClient {
     final Set<Oracle.Key> covered = new HashSet<>();
 
     int roundsLate;
+
+    /** RETAIN: the lifetime, ns. */
+    long argument;
 
     /** A client that cancels does not use the answer, if it comes all the same. */
     boolean isCancelled;
@@ -362,8 +368,19 @@ final class SimulatedClient {
           writeGarbage();
         }
       }
+      case 18, 19 -> retainSome(namespace);
       default -> putOrGet(namespace);
     }
+  }
+
+  private void retainSome(int namespace) throws ProtocolViolation {
+    List<Oracle.Key> keys = keys(namespace, 1 + random.nextInt(8));
+    boolean ends = random.nextInt(10) == 0;
+    if (ends) {
+      keys.forEach(oracle::letGo);
+    }
+    long lifetimeNs = ends ? 0 : 1 + random.nextLong(Simulation.RETENTION_NS_MAX);
+    request(Verb.RETAIN, namespace, keys, List.of(), lifetimeNs, 0);
   }
 
   private void putOrGet(int namespace) throws ProtocolViolation {
@@ -701,7 +718,7 @@ final class SimulatedClient {
     ring.publish();
     if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
       boolean isCopied = (flags & RequestDescriptor.FLAG_CHECKSUMS) != 0;
-      pending.put(correlation, pending(verb, namespace, keys, ids, deadlineNs, isCopied));
+      pending.put(correlation, pending(verb, namespace, keys, ids, deadlineNs, isCopied, argument));
     }
   }
 
@@ -711,8 +728,10 @@ final class SimulatedClient {
       List<Oracle.Key> keys,
       List<Held> ids,
       long deadlineNs,
-      boolean isCopied) {
+      boolean isCopied,
+      long argument) {
     Pending asked = new Pending(verb, namespace, keys, ids, deadlineNs, world.nowNs(), isCopied);
+    asked.argument = argument;
     asked.half = verb == Verb.RESERVE ? half : WHOLE;
     switch (verb) {
       case DELETE -> noteToRemove(asked, keys);
@@ -896,6 +915,11 @@ final class SimulatedClient {
           }
         }
       }
+      case RETAIN -> {
+        if (block == Status.OK && asked.argument > 0) {
+          oracle.isRetained(asked.keys.get(i), world.nowNs(), asked.sentNs + asked.argument);
+        }
+      }
       case DELETE -> {
         if (block == Status.OK) {
           noteRemoved(asked, asked.keys.get(i));
@@ -904,6 +928,11 @@ final class SimulatedClient {
       case LOOKUP -> {
         if (block == Status.OK && !oracle.written.contains(asked.keys.get(i))) {
           world.violated(name + ": found " + asked.keys.get(i) + ", which nobody wrote");
+        }
+        if (block == Status.MISS
+            && world.isHarmless()
+            && oracle.mustBeHere(asked.keys.get(i), asked.sentNs, world.nowNs())) {
+          world.violated(name + ": " + asked.keys.get(i) + " was retained, and is gone");
         }
       }
       default -> {}

@@ -47,6 +47,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashSet;
 import java.util.List;
@@ -101,7 +102,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** A block that leaves because it has an object leaves without a look at the object. */
     OBJECT_TRUSTED_AT_EVICTION,
     /** A block that several clients put together is visible before the last of them has written. */
-    VISIBLE_BEFORE_THE_LAST_SHARD;
+    VISIBLE_BEFORE_THE_LAST_SHARD,
+    /** Retentions end long before their time. */
+    RETENTION_ENDS_EARLY,
+    /** Tenants retain more than their quotas. */
+    RETENTION_BEYOND_THE_QUOTA;
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
@@ -135,6 +140,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private static final int PAGE = 4096;
   private static final int STEPS = 1200;
   static final long RESERVATION_NS = 30_000_000_000L;
+  static final long RETENTION_NS_MAX = 120_000_000_000L;
+  private static final double RETAINED_SHARE = 0.25;
 
   /** Four times the time after which the index sees that nothing moves. */
   private static final int QUIET_MS_MAX = (int) (4 * Limits.STANDSTILL_NS / 1_000_000);
@@ -313,7 +320,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           WAITS_IN_VAIN,
           LOAD_JUDGED_WHERE_OTHERS_WRITE,
           OBJECT_TRUSTED_AT_EVICTION,
-          VISIBLE_BEFORE_THE_LAST_SHARD ->
+          VISIBLE_BEFORE_THE_LAST_SHARD,
+          RETENTION_ENDS_EARLY,
+          RETENTION_BEYOND_THE_QUOTA ->
           SimulatedDevice.Faults.NONE;
       case NONE,
           PUBLISH_BEFORE_CHECKSUM,
@@ -359,7 +368,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           WAITS_IN_VAIN,
           LOAD_JUDGED_WHERE_OTHERS_WRITE,
           OBJECT_TRUSTED_AT_EVICTION,
-          VISIBLE_BEFORE_THE_LAST_SHARD ->
+          VISIBLE_BEFORE_THE_LAST_SHARD,
+          RETENTION_ENDS_EARLY,
+          RETENTION_BEYOND_THE_QUOTA ->
           STEPS * STEPS;
       case FULL_LEDGER_COUNTS_AS_WRITTEN,
           ACKNOWLEDGE_BEFORE_LEDGER,
@@ -454,9 +465,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         4 + random.nextInt(60),
         64 + random.nextInt(512),
         32 + random.nextInt(512),
+        planted == Planted.RETENTION_BEYOND_THE_QUOTA ? 0.9 : RETAINED_SHARE,
         new Limits.Times(
             30_000_000_000L,
             600_000_000_000L,
+            RETENTION_NS_MAX,
             RESERVATION_NS,
             1_000_000_000L,
             60_000_000_000L,
@@ -748,11 +761,13 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       if (step % 8 == 0) {
         agent.checkInvariants();
         expectOwnSlabs();
+        expectQuotas();
       }
     }
     if (hasTenants && !faulty && objects == null) {
       expectUndisturbed(random.nextInt(2));
     }
+    expectRetentionsToEnd();
     if (planted == Planted.WAITS_IN_VAIN || (planted == Planted.NONE && !faulty)) {
       expectNobodyWaitsInVain();
     }
@@ -768,11 +783,53 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     return new Outcome(seed, hits, faultCount, demotions, promotions, corrupt, crashes);
   }
 
+  /** No tenant retains more than its share of the first tier. */
+  private void expectQuotas() {
+    for (int tenant = 0; tenant < tenants.count(); tenant++) {
+      int number = tenant;
+      long own =
+          hasTenants
+              ? Arrays.stream(slabTenants.toArray()).filter(one -> one == number).count()
+              : slabs.length;
+      long bytes = directory.retentions().bytesOf(tenant);
+      if (bytes > RETAINED_SHARE * own * SLAB_BYTES) {
+        violated("tenant " + tenant + " retains " + bytes + " bytes of " + own + " slabs");
+      }
+    }
+  }
+
+  /** When the longest lifetime is over, nothing is retained. */
+  private void expectRetentionsToEnd() throws ProtocolViolation {
+    int retained = directory.retentions().count();
+    nowNs += RETENTION_NS_MAX + 300_000_000;
+    for (int round = 0; round < 10; round++) {
+      nowNs += 10_000_000;
+      round();
+    }
+    if (directory.retentions().count() > 0) {
+      violated(directory.retentions().count() + " of " + retained + " retentions have not ended");
+    }
+  }
+
+  @Override
+  public boolean isHarmless() {
+    return scribbles == 0
+        && !oracle.somethingDamaged
+        && switch (planted) {
+          case NONE -> !faulty;
+          case RETENTION_ENDS_EARLY -> true;
+          default -> false;
+        };
+  }
+
   private void round() throws ProtocolViolation {
     if (objects != null) {
       objects.turns();
     }
     agent.doWork();
+    if (planted == Planted.RETENTION_ENDS_EARLY) {
+      var _ = directory.retentions().expire(nowNs + RETENTION_NS_MAX, directory::endRetention);
+    }
     readEvents();
     for (Session session : List.copyOf(toClose)) {
       toClose.remove(session);
@@ -796,6 +853,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     corrupt += counters.get(Counter.CORRUPT);
     toClose.clear();
     cutOff.clear();
+    oracle.forgetRetained();
     for (SimulatedClient client : clients) {
       client.goOnWriting();
       client.forget();

@@ -16,6 +16,7 @@ import io.kvtier.client.ValueResult;
 import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
 
 /** Operations that the calling thread itself submits and waits for. Thread-safe. */
@@ -114,6 +115,13 @@ final class LocalBlockingClient implements BlockingClient {
   @Override
   public BatchResult delete(Namespace namespace, Keys keys, Options options) {
     return blocks(Verb.DELETE, namespace, keys, options);
+  }
+
+  @Override
+  public BatchResult retain(Namespace namespace, Keys keys, Duration lifetime, Options options) {
+    Registrar registrar = LocalNamespace.registrar(namespace);
+    return submitter.await(
+        operations.retain(registrar, keys, lifetime, options, null), Answers::batch);
   }
 
   private BatchResult blocks(Verb verb, Namespace namespace, Keys keys, Options options) {

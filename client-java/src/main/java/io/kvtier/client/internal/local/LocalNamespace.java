@@ -15,6 +15,7 @@ import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -149,6 +150,13 @@ final class LocalNamespace implements Namespace {
   @Override
   public CompletableFuture<BatchResult> delete(Keys keys, Options options) {
     return blocks(Verb.DELETE, keys, options);
+  }
+
+  @Override
+  public CompletableFuture<BatchResult> retain(Keys keys, Duration lifetime, Options options) {
+    return submitter.async(
+        listener -> operations.retain(registrar, keys, lifetime, options, listener),
+        Answers::batch);
   }
 
   private CompletableFuture<BatchResult> blocks(Verb verb, Keys keys, Options options) {

@@ -5,12 +5,14 @@ import io.kvtier.client.Options;
 import io.kvtier.client.RequestContext;
 import io.kvtier.client.internal.session.Request;
 import io.kvtier.client.internal.session.Session;
+import io.kvtier.client.internal.shared.Lifetimes;
 import io.kvtier.client.internal.shared.LoadReports;
 import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
+import java.time.Duration;
 import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -37,18 +39,32 @@ final class Operations {
       long deadlineNs,
       @Nullable Consumer<Operation> whenDone) {
     int flags = verb == Verb.ACQUIRE ? acquireFlags(options) : 0;
-    return keys(verb, flags, namespace, keys, options, deadlineNs, whenDone);
+    long argument = verb == Verb.ACQUIRE ? options.leaseNs() : 0;
+    return keys(verb, flags, argument, namespace, keys, options, deadlineNs, whenDone);
   }
 
   /** RESERVE of slots that are filled by copies, whose checksums the commit brings. */
   Operation reserveForCopies(Registrar namespace, Keys keys, Options options, long deadlineNs) {
     int flags = RequestDescriptor.FLAG_CHECKSUMS;
-    return keys(Verb.RESERVE, flags, namespace, keys, options, deadlineNs, null);
+    return keys(Verb.RESERVE, flags, 0, namespace, keys, options, deadlineNs, null);
+  }
+
+  /** RETAIN. */
+  Operation retain(
+      Registrar namespace,
+      Keys keys,
+      Duration lifetime,
+      Options options,
+      @Nullable Consumer<Operation> whenDone) {
+    long lifetimeNs = Lifetimes.nanoseconds(lifetime);
+    long deadlineNs = submitter.deadlineNs(options);
+    return keys(Verb.RETAIN, 0, lifetimeNs, namespace, keys, options, deadlineNs, whenDone);
   }
 
   private Operation keys(
       Verb verb,
       int flags,
+      long argument,
       Registrar namespace,
       Keys keys,
       Options options,
@@ -76,7 +92,7 @@ final class Operations {
     request.priority = options.priority().code();
     request.namespaceId = registration.id();
     request.group = options.group();
-    request.argument = verb == Verb.ACQUIRE ? options.leaseNs() : 0;
+    request.argument = argument;
     request.keys = keys;
     return submitKeys(session, request, keys, options, whenDone);
   }

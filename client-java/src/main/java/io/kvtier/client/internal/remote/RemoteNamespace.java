@@ -8,6 +8,7 @@ import io.kvtier.client.LookupResult;
 import io.kvtier.client.Options;
 import io.kvtier.client.ValueResult;
 import io.kvtier.client.internal.shared.CopyArguments;
+import io.kvtier.client.internal.shared.Lifetimes;
 import io.kvtier.client.internal.shared.LoadReports;
 import io.kvtier.client.internal.shared.NamespaceProperties;
 import io.kvtier.client.internal.shared.Outcome;
@@ -21,9 +22,11 @@ import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.NamespaceRequest;
 import io.kvtier.protocol.v1.OutcomeResponse;
 import io.kvtier.protocol.v1.ReportLoadsRequest;
+import io.kvtier.protocol.v1.RetainRequest;
 import io.vertx.core.Future;
 import io.vertx.grpc.common.ServiceMethod;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -159,6 +162,32 @@ public final class RemoteNamespace implements CacheNamespace {
   @Override
   public CompletableFuture<BatchResult> delete(Keys keys, Options options) {
     return blocks(KvtierGrpcClient.Delete, keys, options);
+  }
+
+  @Override
+  public CompletableFuture<BatchResult> retain(Keys keys, Duration lifetime, Options options) {
+    long lifetimeNs = Lifetimes.nanoseconds(lifetime);
+    return RemoteBatch.run(
+        channel,
+        keys,
+        options,
+        (part, outcome) ->
+            registrar
+                .withNumber(
+                    part.deadlineNs(),
+                    known ->
+                        channel.call(
+                            KvtierGrpcClient.Retain,
+                            RetainRequest.newBuilder()
+                                .setKeys(part.message(known.number()))
+                                .setLifetimeNs(lifetimeNs)
+                                .build(),
+                            part.deadlineNs()),
+                    (BlocksResponse answer) -> RemoteBatch.statusOf(answer.getOutcome()))
+                .map(answer -> {
+                  RemoteBatch.fill(outcome, part, answer.getOutcome(), answer.getBlocksList());
+                  return true;
+                }));
   }
 
   @Override

@@ -57,6 +57,9 @@ public abstract class BlockRecords {
   /** The checksum of the first tier's copy is being made again, or will be. */
   public static final int FLAG_AUDITED = 512;
 
+  /** A client retains the block: see {@link RetentionTable}. */
+  public static final int FLAG_RETAINED = 1024;
+
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 

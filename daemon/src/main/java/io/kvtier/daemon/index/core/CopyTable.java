@@ -160,6 +160,17 @@ public final class CopyTable {
     return (states(block) & ~(15 << (4 * tier))) != 0;
   }
 
+  /** Whether the block has a resident copy in another tier. */
+  public boolean isResidentElsewhere(int tier, int block) {
+    int states = states(block);
+    for (int other = 0; other < tiers; other++) {
+      if (other != tier && (states >>> (4 * other) & 15) == RESIDENT) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /** Whether the block has a copy in this tier or in one above, in any state. */
   public boolean isDownTo(int tier, int block) {
     return (states(block) & (16 << (4 * tier)) - 1) != 0;

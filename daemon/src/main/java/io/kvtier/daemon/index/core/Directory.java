@@ -23,11 +23,13 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   private final Arena arena;
   private final MemorySegment buckets;
   private final AnnotationTable annotations;
+  private final RetentionTable retentions;
   private final long copyBytes;
   private final int bucketMask;
   private final int blocksMax;
   private final long seed;
   private byte[] tenants = {};
+  private long[] blockBytes = {};
   private final int[] recordsOfTenant = new int[Byte.MAX_VALUE];
   private int[] recordsOf = new int[64];
   private int freeHead = NONE;
@@ -80,6 +82,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
         new AnnotationTable(
             PrivateMemory.map(AnnotationTable.headBytes(blocksMax), arena),
             annotationBytes == 0 ? MemorySegment.NULL : PrivateMemory.map(annotationBytes, arena));
+    retentions = new RetentionTable(PrivateMemory.map(RetentionTable.bytesFor(blocksMax), arena));
   }
 
   private static int bucketsFor(int blocksMax) {
@@ -91,7 +94,8 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     return (long) blocksMax * (RECORD_BYTES + PARENT_BYTES)
         + CopyTable.bytesFor(blocksMax, tiers)
         + bucketsFor(blocksMax) * 4L
-        + AnnotationTable.headBytes(blocksMax);
+        + AnnotationTable.headBytes(blocksMax)
+        + RetentionTable.bytesFor(blocksMax);
   }
 
   /** Memory of the directory when it is full, in bytes. */
@@ -99,7 +103,8 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     return (long) blocksMax * (RECORD_BYTES + PARENT_BYTES)
         + copyBytes
         + buckets.byteSize()
-        + annotations.metadataBytes();
+        + annotations.metadataBytes()
+        + retentions.metadataBytes();
   }
 
   public int size() {
@@ -109,6 +114,31 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   /** The annotations of the blocks. */
   public AnnotationTable annotations() {
     return annotations;
+  }
+
+  /** The blocks that clients retain. */
+  public RetentionTable retentions() {
+    return retentions;
+  }
+
+  /** A client retains a block until a time, unless it is retained for longer already. */
+  public void retain(int block, long endNs) {
+    if (has(FLAG_RETAINED, block)) {
+      retentions.prolong(block, endNs);
+      return;
+    }
+    int namespaceId = namespaceId(block);
+    retentions.add(block, tenants[namespaceId], blockBytes[namespaceId], endNs);
+    set(FLAG_RETAINED, block, true);
+    copies.changed(block);
+  }
+
+  /** A block is not retained any more. */
+  public void endRetention(int block) {
+    int namespaceId = namespaceId(block);
+    retentions.remove(block, tenants[namespaceId], blockBytes[namespaceId]);
+    set(FLAG_RETAINED, block, false);
+    copies.changed(block);
   }
 
   public int blocksMax() {
@@ -245,10 +275,13 @@ public final class Directory extends BlockRecords implements AutoCloseable {
 
   /**
    * Removes a block from its chain: its key can be inserted again, and its record stays until
-   * {@link #free}. The key that was sought last stays.
+   * {@link #free}. Its retention ends. The key that was sought last stays.
    */
   public void unlink(int block) {
     long at = at(block);
+    if (has(FLAG_RETAINED, block)) {
+      endRetention(block);
+    }
     int hash =
         hash(
             namespaceId(block),
@@ -403,13 +436,16 @@ public final class Directory extends BlockRecords implements AutoCloseable {
    *
    * @param fingerprint stands for the namespace in the fingerprints of its blocks, which are equal
    *     in all starts of the daemon
+   * @param bytesOfBlock the length of its blocks
    */
-  public void setNamespace(int namespaceId, long fingerprint, int tenant) {
+  public void setNamespace(int namespaceId, long fingerprint, int tenant, long bytesOfBlock) {
     setFingerprint(namespaceId, fingerprint);
     if (namespaceId >= tenants.length) {
       tenants = Arrays.copyOf(tenants, Math.max(64, 2 * namespaceId));
+      blockBytes = Arrays.copyOf(blockBytes, tenants.length);
     }
     tenants[namespaceId] = (byte) tenant;
+    blockBytes[namespaceId] = bytesOfBlock;
   }
 
   /** Checks the structure, for tests. */
@@ -442,6 +478,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
       throw new IllegalStateException(
           "directory counts " + size + " blocks, found " + used + ", linked " + linked);
     }
+    retentions.checkInvariants(block -> has(FLAG_RETAINED, block), highWater);
   }
 
   private boolean hasSameKey(int block, int other) {

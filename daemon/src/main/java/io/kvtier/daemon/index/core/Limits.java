@@ -1,12 +1,18 @@
 package io.kvtier.daemon.index.core;
 
-/** The limits that the configuration sets for the index. */
+/**
+ * The limits that the configuration sets for the index.
+ *
+ * @param retainedShare the most that clients may retain, as a share of their tenant's part of the
+ *     first tier
+ */
 public record Limits(
     int sessionsMax,
     int operationsMax,
     int operationsPerSessionMax,
     int holdsMax,
     int holdsPerSessionMax,
+    double retainedShare,
     Times times) {
   /**
    * The default of {@link Times#standstillNs}. A request that waits for a slot is answered BUSY
@@ -19,6 +25,7 @@ public record Limits(
   public record Times(
       long leaseNs,
       long leaseNsMax,
+      long retentionNsMax,
       long reservationNs,
       long deadlineNs,
       long deadlineNsMax,

@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Status;
 import java.util.List;
+import java.util.function.IntConsumer;
 
 /** How a block becomes resident in the first tier, wherever it came from. Confined to the index. */
 final class Arrivals {
@@ -12,6 +13,7 @@ final class Arrivals {
   private final Copies copies;
   private final ResidentTier first;
   private final Ingestion[] targets;
+  private final IntConsumer storeEarly;
   private final Counters counters;
   private final BlockListener listener;
 
@@ -19,14 +21,16 @@ final class Arrivals {
    * Tells the tiers below of blocks that arrive.
    *
    * @param targets decide which blocks are copied there
+   * @param storeEarly has a retained block copied there
    */
-  Arrivals(MoveParts parts, List<Ingestion> targets) {
+  Arrivals(MoveParts parts, List<Ingestion> targets, IntConsumer storeEarly) {
     directory = parts.core().directory();
     counters = parts.core().counters();
     copies = parts.copies();
     first = parts.stack().first();
     listener = parts.listener();
     this.targets = targets.toArray(Ingestion[]::new);
+    this.storeEarly = storeEarly;
   }
 
   /** A block is in its first slot, and verified. */
@@ -38,6 +42,9 @@ final class Arrivals {
       // Also a block that is known to be an object: an accepted block must not be lost because that
       // knowledge is wrong.
       target.inserted(block);
+    }
+    if (directory.has(Directory.FLAG_RETAINED, block)) {
+      storeEarly.accept(block);
     }
     counters.add(first.traits().counts().writtenBytes(), length);
     listener.onFirstSettled(block, Status.OK);

@@ -52,6 +52,7 @@ public final class BlockStore {
   private final Moves moves;
   private final BlockPlaces places;
   private final StoreGauges gauges;
+  private final RetentionQuota retentionQuota;
 
   public BlockStore(StoreParts parts, BlockListener listener) {
     IndexCore core = parts.core();
@@ -73,6 +74,8 @@ public final class BlockStore {
     moves = new Moves(parts, shared, firstRows, objects, sources, recordsMax);
     places = new BlockPlaces(directory, stack, sources, objects.isConfigured());
     gauges = new StoreGauges(core, stack);
+    retentionQuota =
+        new RetentionQuota(directory, first, recordsMax, core.limits().retainedShare());
   }
 
   private void giveUpStore(int block, int tier) {
@@ -145,6 +148,11 @@ public final class BlockStore {
   /** The records of blocks, of which tenants have their shares. */
   public Records records() {
     return moves.records();
+  }
+
+  /** How much each tenant may retain. */
+  public RetentionQuota retentionQuota() {
+    return retentionQuota;
   }
 
   /** The blocks of lower tiers that wait for their first slots. */

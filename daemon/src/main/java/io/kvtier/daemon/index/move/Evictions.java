@@ -141,6 +141,17 @@ public final class Evictions {
     return ingestions.get(tier.number() - 1);
   }
 
+  /**
+   * Has a block of the first tier written to the next lower tier that takes it, whatever the
+   * admission policy says of it.
+   */
+  public void storeEarly(int block) {
+    ResidentTier taker = stack.taker(block);
+    if (taker != null) {
+      ingestion(taker).take(block);
+    }
+  }
+
   /** How many blocks wait to be written to lower tiers. */
   int waiting() {
     int waiting = 0;

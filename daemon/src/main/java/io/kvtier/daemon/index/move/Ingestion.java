@@ -101,6 +101,14 @@ public final class Ingestion {
     }
   }
 
+  /** Writes a block soon, whether or not the admission policy would. */
+  void take(int block) {
+    if (target.isConfigured() && first.isResident(block) && target.lacks(block)) {
+      // A block that finds no place in the backlog stays in the first tier until it is evicted.
+      boolean ignored = backlog.offer(block);
+    }
+  }
+
   private void consider(int block, Occasion occasion, int hits) {
     if (target.lacks(block)
         && admission.admits(occasion, directory.fingerprint(block), hits, target.isFull(block))) {

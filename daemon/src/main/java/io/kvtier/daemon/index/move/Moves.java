@@ -73,7 +73,7 @@ final class Moves {
     records = new Records(shared, evictions, uploads, recordsMax);
     List<Ingestion> targets = new ArrayList<>(evictions.ingestions());
     targets.add(uploads.ingestion());
-    arrivals = new Arrivals(shared, targets);
+    arrivals = new Arrivals(shared, targets, evictions::storeEarly);
     loads = new Loads(shared, sources, promotions, arrivals);
     fetches = new Fetches(shared, sources, records, promotions, arrivals);
     commits = new Commits(shared, top, arrivals);

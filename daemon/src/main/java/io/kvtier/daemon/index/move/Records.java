@@ -53,7 +53,8 @@ public final class Records {
     this.max = max;
     notBeforeNs = new long[max.length];
     Arrays.fill(notBeforeNs, Long.MIN_VALUE);
-    anyInFirst = first::isEvictable;
+    anyInFirst =
+        block -> first.isEvictable(block) && !directory.has(Directory.FLAG_RETAINED, block);
   }
 
   /** The most that each tenant may have. */

@@ -76,12 +76,14 @@ public record Report(
   /**
    * Where blocks are kept.
    *
+   * @param retained the retained blocks of all tenants that the asker sees
    * @param object null where the daemon has no object tier
    * @param numa where the first tier's memory is; null where that does not matter
    * @param events the fields of the event publisher; null where events are not published
    */
   public record Storage(
       List<Tier> tiers,
+      Retained retained,
       @Nullable ObjectTier object,
       List<GpuReport> gpus,
       @Nullable NumaReport numa,
@@ -192,10 +194,18 @@ public record Report(
    * The usage of a tenant.
    *
    * @param tiers its part of each tier, by the tier's name
+   * @param retained the blocks that it retains
    * @param counts what its gets found and what its engines saved
    */
   public record Tenant(
-      String name, Map<String, Share> tiers, long blocks, Map<Accounts.Column, Long> counts) {}
+      String name,
+      Map<String, Share> tiers,
+      long blocks,
+      Retained retained,
+      Map<Accounts.Column, Long> counts) {}
+
+  /** The blocks that a tenant retains, and the most bytes that it may retain. */
+  public record Retained(long blocks, long bytes, long bytesMax) {}
 
   /** A tenant's part of a tier. */
   public record Share(long bytesUsed, long bytesCapacity) {}

@@ -47,6 +47,7 @@ public final class ReportJson {
       tiers.add(json(tier, bytesMax / 8));
     }
     put("tiers", tiers);
+    put("retained", json(report.storage().retained()));
     add(report.storage());
     JsonArray troubles = new JsonArray();
     for (HealthReport.Trouble trouble : report.health().troubles()) {
@@ -286,7 +287,14 @@ public final class ReportJson {
             json.add(tier + "_bytes_used", share.bytesUsed())
                 .add(tier + "_bytes_capacity", share.bytesCapacity()));
     tenant.counts().forEach((column, count) -> json.add(column.key(), count));
-    return json.add("blocks", tenant.blocks());
+    return json.add("blocks", tenant.blocks()).add("retained", json(tenant.retained()));
+  }
+
+  private static JsonObject json(Report.Retained retained) {
+    return new JsonObject()
+        .add("blocks", retained.blocks())
+        .add("bytes", retained.bytes())
+        .add("bytes_max", retained.bytesMax());
   }
 
   private static JsonObject json(Report.SessionRow session) {

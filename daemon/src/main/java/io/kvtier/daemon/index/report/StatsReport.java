@@ -7,6 +7,7 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.RetentionTable;
 import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.lane.Lane;
 import io.kvtier.daemon.index.lane.Lanes;
@@ -110,7 +111,7 @@ public final class StatsReport {
             drains.getAsBoolean()),
         health.refresh(nowNs),
         new Report.Work(counters(), store.drops().counts(), latencies()),
-        new Report.Storage(tiers(isSeen), object(), gpus(), numa.get(), events()),
+        new Report.Storage(tiers(isSeen), retained(isSeen), object(), gpus(), numa.get(), events()),
         new Report.Clients(
             accounts(isSeen), namespaces(isSeen), tenants(isSeen), sessions(isSeen)));
   }
@@ -288,7 +289,24 @@ public final class StatsReport {
         namespaces.tenants().name(tenant),
         ofTiers(tier -> share(tier.slots(), tenant)),
         directory.recordsOfTenant(tenant),
+        retained(one -> one == tenant),
         accounts.ofTenant(tenant));
+  }
+
+  /** What the tenants together retain that are asked for. */
+  private Report.Retained retained(IntPredicate isMeant) {
+    RetentionTable retentions = directory.retentions();
+    long blocks = 0;
+    long bytes = 0;
+    long bytesMax = 0;
+    for (int tenant = 0; tenant < namespaces.tenants().count(); tenant++) {
+      if (isMeant.test(tenant)) {
+        blocks += retentions.blocksOf(tenant);
+        bytes += retentions.bytesOf(tenant);
+        bytesMax += store.retentionQuota().bytesMax(tenant);
+      }
+    }
+    return new Report.Retained(blocks, bytes, bytesMax);
   }
 
   private static Report.Share share(SlotAllocator slots, int tenant) {

@@ -36,7 +36,8 @@ final class Draining {
   void begin(int block, int soughtClass) {
     int region = slots.regionOf(copies.slot(number, block));
     int part = slots.partOf(region);
-    // A region in which a client holds a block would never be empty. Another region is chosen if
+    // A region in which a client holds or retains a block would not be empty for long. Another
+    // region is chosen if
     // emptying it costs far fewer bytes.
     boolean mayGo = !hasHeld(region);
     long least = mayGo ? bytesUsedOf(region) / 2 : Long.MAX_VALUE;
@@ -67,7 +68,8 @@ final class Draining {
     int count = slots.slotsOf(region);
     for (int i = 0; i < count; i++) {
       int block = slots.blockAt(region, i);
-      if (block != SlotAllocator.NONE && directory.holds(block) > 0) {
+      if (block != SlotAllocator.NONE
+          && (directory.holds(block) > 0 || evictables.isRetainedHere(block))) {
         return true;
       }
     }

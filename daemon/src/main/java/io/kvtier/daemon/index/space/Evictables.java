@@ -41,7 +41,14 @@ final class Evictables {
     return copies.isResident(number, block)
         && !aside.has(block)
         && directory.uses(block) == 0
-        && (directory.holds(block) == 0 || (number > 0 && copies.isResident(0, block)));
+        && (directory.holds(block) == 0 || (number > 0 && copies.isResident(0, block)))
+        && !isRetainedHere(block);
+  }
+
+  /** Whether a block is retained, and no other tier has a resident copy of it. */
+  boolean isRetainedHere(int block) {
+    return directory.has(Directory.FLAG_RETAINED, block)
+        && !copies.isResidentElsewhere(number, block);
   }
 
   /** Updates the counts for a block; called after every change of the block. */

@@ -194,7 +194,8 @@ public final class VictimSearch {
     boolean accepted = evictables.isCountedOnlyHere(block);
     if (!accepted) {
       refusals++;
-      if (!evictables.isOnlyHere(block) && heldCount < held.length) {
+      boolean isMet = !evictables.isOnlyHere(block) || evictables.isRetainedHere(block);
+      if (isMet && heldCount < held.length) {
         held[heldCount++] = block;
       }
     }

@@ -250,7 +250,7 @@ public final class Registry {
       int tenant, String name, long blockBytes, Map<String, String> properties) {
     Namespaces.Namespace added = namespaces.add(tenant, name, blockBytes, properties);
     store.open(added);
-    directory.setNamespace(added.id(), added.high(), tenant);
+    directory.setNamespace(added.id(), added.high(), tenant, blockBytes);
     accounts.opened(added);
     warnOfFewRecords(added);
     if (events != null) {

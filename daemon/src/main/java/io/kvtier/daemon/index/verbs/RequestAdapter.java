@@ -244,7 +244,7 @@ public final class RequestAdapter {
     return switch (verb) {
       case LOOKUP, RESERVE, ACQUIRE, PREFETCH, PIN, UNPIN, DELETE, CLEAR, FLUSH -> true;
       case REGISTER_REGION, OFFLOAD, ONBOARD, ANNOTATE, ADVERTISE, REVOKE -> true;
-      case REPORT_LOADS -> true;
+      case REPORT_LOADS, RETAIN -> true;
       case UNREGISTER, COMMIT, ABORT, RELEASE, PING, REGISTER, CANCEL, STATS, ADMIN -> false;
       // Each key names a namespace.
       case LOOKUP_GROUPS, UNREGISTER_REGION -> false;

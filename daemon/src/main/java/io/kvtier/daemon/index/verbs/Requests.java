@@ -46,6 +46,7 @@ public final class Requests {
   private final Scans scans;
   private final Annotations annotations;
   private final LoadReports loadReports;
+  private final Retentions retentions;
   private final OperationEnds ends;
   private final Admin admin;
 
@@ -67,6 +68,7 @@ public final class Requests {
     scans = verbs.scans;
     annotations = verbs.annotations;
     loadReports = verbs.loadReports;
+    retentions = verbs.retentions;
     ends = verbs.ends;
     admin = verbs.admin;
   }
@@ -116,6 +118,7 @@ public final class Requests {
       case CANCEL -> cancel(session, request);
       case ANNOTATE -> annotations.annotate(session, request);
       case REPORT_LOADS -> loadReports.report(session, request);
+      case RETAIN -> retentions.retain(session, request);
       case STATS -> throw new IllegalStateException("statistics are the adapter's");
     }
   }

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.verbs;
 import com.eclipsesource.json.JsonObject;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.move.BlockStore;
@@ -16,6 +17,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -32,14 +34,16 @@ public final class Upkeep {
   private final BlockStore store;
   private final Directory directory;
   private final Namespaces namespaces;
+  private final LongSupplier clock;
   private final MemorySegment key = Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, 8);
   private final Map<Integer, Integer> pins = new HashMap<>();
   private boolean drains;
 
-  public Upkeep(BlockStore store, Directory directory, Namespaces namespaces) {
+  public Upkeep(BlockStore store, IndexCore core) {
     this.store = store;
-    this.directory = directory;
-    this.namespaces = namespaces;
+    directory = core.directory();
+    namespaces = core.namespaces();
+    clock = core.clock();
   }
 
   /** Whether new blocks are refused. */
@@ -205,8 +209,16 @@ public final class Upkeep {
         .add("depth", directory.depth(block))
         .add("held_by_clients", directory.holds(block) - pinned)
         .add("operator_pins", pinned)
+        .add("retained_s", retainedS(block))
         .add("in_use_by_daemon", directory.uses(block))
         .toString();
+  }
+
+  /** The rest of a retention, seconds; 0 if the block is not retained. */
+  private long retainedS(int block) {
+    return directory.has(Directory.FLAG_RETAINED, block)
+        ? Math.max(0, directory.retentions().endNs(block) - clock.getAsLong()) / 1_000_000_000L
+        : 0;
   }
 
   private static String state(ResidentTier line, int block) {

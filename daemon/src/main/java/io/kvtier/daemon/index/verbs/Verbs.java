@@ -21,6 +21,7 @@ public final class Verbs {
   final Scans scans;
   final Annotations annotations;
   final LoadReports loadReports;
+  final Retentions retentions;
   final OperationEnds ends;
   final Admin admin;
   private final Removals removals;
@@ -30,7 +31,7 @@ public final class Verbs {
   /** Verbs without a request. */
   public Verbs(
       IndexCore core, SessionParts parts, BlockStore store, Devices devices, Registry registry) {
-    upkeep = new Upkeep(store, core.directory(), core.namespaces());
+    upkeep = new Upkeep(store, core);
     puts = new Puts(core, parts, store, devices, upkeep::drains);
     parts.operations().whenEndsUnheard(puts::endLate);
     acquires = new Acquires(core, parts, store, devices);
@@ -56,6 +57,7 @@ public final class Verbs {
             devices.peers());
     annotations = new Annotations(core.directory(), store, parts.writer(), core.counters());
     loadReports = new LoadReports(core.accounts(), parts.writer(), core.clock());
+    retentions = new Retentions(core, store, parts.writer());
   }
 
   /** The commands of operators. */
@@ -107,11 +109,12 @@ public final class Verbs {
     ends.checkTime(nowNs);
     shortages.check(nowNs);
     holdings.checkTime(nowNs);
+    retentions.checkTime(nowNs);
   }
 
-  /** Whether any lease or reservation can expire. */
+  /** Whether any lease or reservation can expire, or retentions are over. */
   public boolean hasDeadlines() {
-    return holdings.hasDeadlines();
+    return holdings.hasDeadlines() || retentions.isBusy();
   }
 
   /** Whether there is work for the next round although nothing arrives. */
@@ -122,6 +125,7 @@ public final class Verbs {
   /** The counts of holds, for the counters. */
   public void publishGauges() {
     holdings.publishGauges();
+    retentions.publishGauges();
   }
 
   /**

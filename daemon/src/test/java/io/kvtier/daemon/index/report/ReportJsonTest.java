@@ -43,7 +43,8 @@ final class ReportJsonTest {
             List.of(
                 new Report.Latency("get", 0, 0, Map.of()),
                 new Report.Latency("commit", 2, 30, Map.of(Report.Quantile.P50, 15L)))),
-        new Report.Storage(List.of(host), object, List.of(), null, null),
+        new Report.Storage(
+            List.of(host), new Report.Retained(0, 0, 0), object, List.of(), null, null),
         new Report.Clients(List.of(), namespaces, tenants, List.of()));
   }
 
@@ -87,7 +88,8 @@ final class ReportJsonTest {
             "refused");
     Report plain = report(List.of(), null, null);
     Report.Storage storage =
-        new Report.Storage(plain.storage().tiers(), null, List.of(), numa, null);
+        new Report.Storage(
+            plain.storage().tiers(), new Report.Retained(0, 0, 0), null, List.of(), numa, null);
     JsonObject json =
         read(ReportJson.of(
                 new Report(
