@@ -5,7 +5,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import pytest
@@ -13,6 +13,8 @@ from kvtier_testing.daemon import Daemon, eventually, in_a_folder
 
 from kvtier import Client, InvalidArgument, Status
 from kvtier.torch import Form, Region, Shard, form_of, register
+from kvtier.torch._cuda import region_spec
+from kvtier.torch._shards import cells_of
 
 LAYERS, TOKENS, ELEMENTS, BLOCKS = 4, 32, 4, 3
 TIMEOUT_S = 60.0
@@ -66,19 +68,26 @@ class Engine:
     """of a block"""
     heads: int = 4
     """1: as a model with one latent head"""
+    is_apart: bool = False
+    """whether keys and values are tensors of their own"""
+    order: str = "LCND"
 
     def ranks(self) -> Iterator[tuple[Shard, list[Tensor]]]:
         for stage, rank in itertools.product(range(self.pp), range(self.tp)):
             heads = max(1, self.heads // self.tp)
             replicas = max(1, self.tp // self.heads)
             planes = 1 if self.heads == 1 else 2
-            extents = {"C": planes, "B": BLOCKS, "M": self.pages, "N": TOKENS // self.pages, "H": heads, "D": ELEMENTS}
+            apart = planes if self.is_apart else 1
+            extents = {"C": planes // apart, "B": BLOCKS, "M": self.pages, "N": TOKENS // self.pages, "H": heads, "D": ELEMENTS}
             order = "BMHCND" if self.is_head_first else "CBMNHD"
-            tensors = [Tensor(order, **extents) for _ in range(LAYERS // self.pp)]
+            if self.is_apart:
+                del extents["C"]
+                order = order.replace("C", "")
+            tensors = [Tensor(order, **extents) for _ in range(LAYERS // self.pp * apart)]
             yield (
                 Shard(
                     [tensor.axes for tensor in tensors], TOKENS, self.heads, rank // replicas * heads, LAYERS,
-                    stage * LAYERS // self.pp, (rank % replicas, replicas),
+                    stage * LAYERS // self.pp, (rank % replicas, replicas), self.order, apart,
                 ),
                 tensors,
             )  # fmt: skip
@@ -86,11 +95,12 @@ class Engine:
 
 def items(shard: Shard, tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, int, bytes]]:
     """Each item of a rank's tensors, and the bytes that it has in the model, whichever rank has it."""
-    for layer, tensor in enumerate(tensors):
+    layers = len(tensors) // shard.planes
+    for number, tensor in enumerate(tensors):
         page = tensor.shape[tensor.axes.index("N")]
         for at, offset in tensor.places():
             token = at["M"] * page + at["N"]
-            name = (at["B"], shard.first_layer + layer, at["C"], token, shard.first_head + at["H"], at["D"])
+            name = (at["B"], shard.first_layer + number % layers, number // layers + at.get("C", 0), token, shard.first_head + at["H"], at["D"])
             yield tensor, offset, random.Random(repr(name)).randbytes(2)
 
 
@@ -141,26 +151,70 @@ ENGINES = [
 ]
 
 
+@pytest.mark.parametrize("order", ["LCND", "CLND"])
 @pytest.mark.parametrize("heads", [4, 1])
-def test_everyEngine_readsTheBytesThatAnotherOneWrote(daemon: Daemon, heads: int) -> None:
-    chosen = random.Random(heads)
-    with ExitStack() as stack:
-        for number, writer in enumerate(chosen.sample(ENGINES, 6)):
-            engine = Engine(writer.tp, writer.pp, writer.is_head_first, writer.pages, heads)
-            keys = [b"%d/%d/%d" % (heads, number, block) for block in range(BLOCKS)]
+def test_everyEngine_readsTheBytesThatAnotherOneWrote(daemon: Daemon, heads: int, order: str) -> None:
+    chosen = random.Random(f"{heads} {order}")
+    name = f"pairs{heads}{order}"
+
+    def engines() -> list[Engine]:
+        return [replace(one, heads=heads, order=order, is_apart=chosen.random() < 0.5) for one in chosen.sample(ENGINES, 6)]
+
+    for number, writer in enumerate(engines()):
+        keys = [b"%d/%d/%d" % (heads, number, block) for block in range(BLOCKS)]
+        with ExitStack() as ranks:
+            source = Running(daemon, name, writer, ranks)
+            for shard, tensors in source.ranks:
+                fill(shard, tensors)
+            for statuses in source.put(keys):
+                assert set(statuses) <= {Status.OK, Status.PENDING, Status.EXISTS}
+            assert source.namespace.lookup(keys).run == BLOCKS
+        for reader in engines():
             with ExitStack() as ranks:
-                source = Running(daemon, f"pairs{heads}", engine, ranks)
-                for shard, tensors in source.ranks:
-                    fill(shard, tensors)
-                for statuses in source.put(keys):
-                    assert set(statuses) <= {Status.OK, Status.PENDING, Status.EXISTS}
-                assert source.namespace.lookup(keys).run == BLOCKS
-            for reader in chosen.sample(ENGINES, 6):
-                with ExitStack() as ranks:
-                    target = Running(daemon, f"pairs{heads}", Engine(reader.tp, reader.pp, reader.is_head_first, reader.pages, heads), ranks)
-                    target.get(keys)
-                    for shard, tensors in target.ranks:
-                        check(shard, tensors)
+                target = Running(daemon, name, reader, ranks)
+                target.get(keys)
+                for shard, tensors in target.ranks:
+                    check(shard, tensors)
+
+
+def test_layersOfKeysAndValuesApart_areCopiedAlone(daemon: Daemon) -> None:
+    for tp in (1, 2):
+        engine = Engine(tp, 1, False, 1, is_apart=True, order="CLND")
+        keys = [b"layers%d/%d" % (tp, block) for block in range(BLOCKS)]
+        with ExitStack() as stack:
+            running = Running(daemon, "layers", engine, stack)
+            for shard, tensors in running.ranks:
+                fill(shard, tensors)
+            running.put(keys)
+            for region, (shard, tensors) in zip(running.regions, running.ranks, strict=True):
+                for tensor in tensors:
+                    tensor.memory[:] = bytes(len(tensor.memory))
+                assert region.layers == LAYERS
+                assert region.get(keys, range(BLOCKS), layers=range(1, 3)).wait(TIMEOUT_S) == [Status.OK] * BLOCKS
+                for tensor, offset, value in items(shard, tensors):
+                    is_copied = tensors.index(tensor) % LAYERS in (1, 2)
+                    assert tensor.memory[offset : offset + 2] == (value if is_copied else bytes(2))
+
+
+def test_blocksThatTheOwnerWrites_areThoseThatItWouldHaveGot(daemon: Daemon) -> None:
+    engine = Engine(2, 1, False, 1, is_apart=True, order="CLND")
+    keys = [b"written%d" % block for block in range(BLOCKS)]
+    with ExitStack() as stack:
+        running = Running(daemon, "written", engine, stack)
+        for shard, tensors in running.ranks:
+            fill(shard, tensors)
+        running.put(keys)
+        leases = stack.enter_context(running.namespace.acquire(keys))
+        blocks = [block for index in range(BLOCKS) if (block := leases.read(index)) is not None]
+        for region, (shard, tensors) in zip(running.regions, running.ranks, strict=True):
+            for tensor in tensors:
+                tensor.memory[:] = bytes(len(tensor.memory))
+            region.write(range(BLOCKS), blocks)
+            check(shard, tensors)
+            with pytest.raises(InvalidArgument, match=f"block id {BLOCKS}; expected 0 to {BLOCKS - 1}"):
+                region.write([BLOCKS], blocks[:1])
+            with pytest.raises(InvalidArgument, match="a block of 1 bytes; expected"):
+                region.write([0], [b"x"])
 
 
 def test_rankThatDoesNotPut_noBlockIsVisible_andNothingStays(daemon: Daemon) -> None:
@@ -209,6 +263,7 @@ def tensor(**changed: int) -> Tensor:
         (Shard(["CNNHX"], TOKENS, 4), "different letters"),
         (Shard(["CBNHD"] * 2, TOKENS, 4), "axes of 2 tensors for 1 tensors"),
         (Shard(["CBNHD"], TOKENS, 4, order="LXND"), "order is 'LXND'"),
+        (Shard(["CBNHD"], TOKENS, 4, planes=2), "1 tensors of 2 planes; expected as many of each plane"),
     ],
 )
 def test_shardThatTheTensorsAreNot_isRefused(shard: Shard, reason: str) -> None:
@@ -221,11 +276,40 @@ def test_tensorsThatDiffer_areRefused() -> None:
         form_of([tensor(), tensor(H=4)], Shard(["CBNHD"] * 2, TOKENS, 4))
 
 
+def test_planesThatAreNotApart_areRefused() -> None:
+    with pytest.raises(InvalidArgument, match="planes is 2, and the tensors have an axis C"):
+        form_of([tensor(), tensor()], Shard(["CBNHD"] * 2, TOKENS, 4, planes=2))
+    with pytest.raises(InvalidArgument, match="4 tensors with an axis of layers; expected 2"):
+        layers = [Tensor("LBNHD", L=2, B=BLOCKS, N=TOKENS, H=4, D=ELEMENTS) for _ in range(4)]
+        form_of(layers, Shard(["LBNHD"] * 4, TOKENS, 4, planes=2))
+
+
 def test_form_isThatOfTheWholeModel() -> None:
     (shard, tensors), *_ = Engine(4, 2, True, 2).ranks()
     assert form_of(tensors, shard) == Form(
         f"LCNHD:{LAYERS}x{TOKENS}:2x4x{2 * ELEMENTS}", prod((LAYERS, TOKENS, 2, 4, 2 * ELEMENTS))
     )
+
+
+def spec_of(engine: Engine) -> str:
+    """What the daemon is told of the last rank's tensors, as if they were on a GPU."""
+    *_, (shard, tensors) = engine.ranks()
+    cells = cells_of(tensors, shard)
+    places = itertools.count()
+    return region_spec(cells.planes(), device="GPU-0", place=lambda _address, _tensor: (bytes(64), next(places)), cells=cells).text().decode()
+
+
+def test_tensorsApartOnAGpu_areAPartForEachPlane() -> None:
+    lines = spec_of(Engine(2, 1, False, 1, is_apart=True, order="CLND")).splitlines()
+    part = f"part=kv:BHND:{BLOCKS},2,{TOKENS},{2 * ELEMENTS}:{TOKENS * 4 * ELEMENTS},{2 * ELEMENTS},{4 * ELEMENTS},1:1:4:2"
+    assert [line for line in lines if line.startswith("part=")] == [part, part]
+    assert [line for line in lines if line.startswith("tensor=")] == [f"tensor=0+{number}" for number in range(2 * LAYERS)]
+    assert f"layers={LAYERS}" in lines and "order=CLNHD" in lines
+
+
+def test_tensorsApartOnAGpu_inAnOrderThatTheyCannotHave_areRefused() -> None:
+    with pytest.raises(InvalidArgument, match="expected one that begins with C, such as 'CLND'"):
+        spec_of(Engine(2, 1, False, 1, is_apart=True))
 
 
 def test_namespaceWithAnotherForm_refusesTheRegion(daemon: Daemon) -> None:

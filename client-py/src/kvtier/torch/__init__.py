@@ -95,7 +95,7 @@ class Region(ABC):
     """how many blocks the tensors have room for"""
     block_bytes: int
     layers: int
-    """how many tensors there are"""
+    """how many layers can be copied apart: as many as there are tensors, of each plane where planes are apart (`Shard.planes`)"""
 
     @abstractmethod
     def put(
@@ -115,7 +115,7 @@ class Region(ABC):
         Args:
             keys: the blocks' keys, in prefix order.
             block_ids: where each block lies, counted along the tensors' block axis.
-            layers: only these tensors; None: all.
+            layers: only these layers; None: all.
             after: a ``torch.cuda.Event`` that the copy waits for, or a `SharedEvent`; None: the tensors hold the bytes
                 already.
             timeout: seconds; None: the client's own.
@@ -144,18 +144,18 @@ class Region(ABC):
             by_layer: False: nobody waits for single layers, nor a stream for any; on a GPU all are there sooner then.
         """
 
+    @abstractmethod
     def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
         """Writes blocks itself, where there is no daemon left to do it: slowly, and when it returns they are there.
 
         Args:
             block_ids: where each block belongs.
-            blocks: the bytes of each.
+            blocks: the bytes of each, of all ranks.
 
         Raises:
             InvalidArgument: an id is out of range, or a block has not the bytes of one.
-            KvtierError: the tensors are not on a GPU; or its driver refuses.
+            KvtierError: the GPU's driver refuses.
         """
-        raise KvtierError("tensors in host memory are written by their owner")
 
     @property
     def registrations(self) -> int:

@@ -1,5 +1,6 @@
 """Tensors in this process's memory: copied to and from slots by the extension, on threads of their own."""
 
+import ctypes
 import os
 import threading
 from array import array
@@ -15,7 +16,7 @@ from kvtier._operations import check_annotations, instant_after, spans
 from kvtier._protocol import Status
 from kvtier.client import Namespace
 from kvtier.torch import Copying, Region
-from kvtier.torch._layout import Plane
+from kvtier.torch._layout import Plane, runs_of
 from kvtier.torch._shards import Cells
 
 HOST = "host"
@@ -84,10 +85,12 @@ class CpuRegion(Region):
             namespace._register_shard(self._shard_text)
         self.blocks = planes[0].blocks
         self.block_bytes = namespace.block_bytes
-        self.layers = len(planes)
+        self.layers = len(planes) if cells is None else len(planes) // cells.shard.planes
+        self._cells = cells
         self._namespace = namespace
         self._tensors = tensors  # kept alive: the extension knows their addresses only
-        self._planes = [plane.packed() for plane in planes]
+        self._planes = planes
+        self._packed = [plane.packed() for plane in planes]
         self._threads = max(1, min(_THREADS_MAX, len(os.sched_getaffinity(0))))
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"kvtier-{name or 'copy'}")
 
@@ -124,6 +127,11 @@ class CpuRegion(Region):
     ) -> Copying:
         copy = self._getting(keys, 0)
         return self._begin(copy, keys, block_ids, self._chosen(layers), after, timeout)
+
+    def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
+        for number, block in zip(block_ids, blocks, strict=True):
+            for address, run in runs_of(self._planes, number, block, self.block_bytes):
+                ctypes.memmove(address, run, len(run))
 
     def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
         """As `put`, in a KV-cache group; what precedes the first key is not known."""
@@ -186,7 +194,8 @@ class CpuRegion(Region):
             raise InvalidArgument("after is for tensors on a device; these are in memory")
         if len(block_ids) != len(keys):
             raise InvalidArgument(f"{len(block_ids)} block ids for {len(keys)} keys")
-        planes = b"".join(self._planes[layers.start : layers.stop])
+        numbers = layers if self._cells is None else self._cells.tensors_of(layers)
+        planes = b"".join(self._packed[number] for number in numbers)
         deadline_ns = instant_after(self._namespace.timeout_s if timeout is None else timeout)
         parts = max(1, min(self._threads, len(keys) * self.block_bytes // PART_BYTES_MIN))
         copying = CpuCopying(len(layers))
@@ -217,7 +226,7 @@ def _fill(planes: list[Plane], block_bytes: int) -> bool:
 
 def shard_text(cells: Cells) -> bytes:
     """The description of a rank's shard in host memory that the daemon gets: no place of any byte, as this process copies."""
-    extents = {"B": 1, "C": cells.extents.get("C", 1), "N": cells.shard.block_tokens, "H": cells.extents.get("H", 1)}
+    extents = {"B": 1, "C": cells.block_planes, "N": cells.shard.block_tokens, "H": cells.extents.get("H", 1)}
     axes: dict[str, tuple[int, int]] = {}
     stride = cells.cell_bytes
     for letter, extent in reversed(extents.items()):

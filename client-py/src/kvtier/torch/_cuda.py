@@ -21,7 +21,7 @@ from kvtier.device import Copying as DeviceCopying
 from kvtier.device import DeviceRegion, ExportedMemory, Part, RegionSpec
 from kvtier.torch import Copying, Region, SharedEvent
 from kvtier.torch._exported import Exported, driver
-from kvtier.torch._layout import Plane
+from kvtier.torch._layout import Plane, runs_of
 from kvtier.torch._shards import Cells
 from kvtier.torch._waits import StreamWaits
 
@@ -235,23 +235,15 @@ class CudaRegion(Region):
         self._waits.until(copying, layers if self._is_layered else 1, stream.cuda_stream)
 
     def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
-        self._check(block_ids)
         torch = _torch()
         with torch.cuda.device(self._device):
             for number, block in zip(block_ids, blocks, strict=True):
-                if len(block) != self.block_bytes:
-                    raise InvalidArgument(f"a block of {len(block)} bytes; expected {self.block_bytes}")
-                for plane in self._planes:
-                    self._write(plane, number, block)
+                for address, run in runs_of(self._planes, number, block, self.block_bytes):
+                    code = driver().cuMemcpyHtoD_v2(ctypes.c_uint64(address), run, ctypes.c_size_t(len(run)))
+                    if code != 0:
+                        raise KvtierError(f"block {number} can't be written to the GPU (CUDA error {code})")
             # The driver returns when it has taken the bytes, and the engine's streams don't wait for its own.
             torch.cuda.synchronize(self._device)
-
-    def _write(self, plane: Plane, number: int, block: bytes) -> None:
-        for address, at in plane.runs(number):
-            run = block[at : at + plane.run_bytes]
-            code = driver().cuMemcpyHtoD_v2(ctypes.c_uint64(address), run, ctypes.c_size_t(len(run)))
-            if code != 0:
-                raise KvtierError(f"block {number} can't be written to the GPU (CUDA error {code})")
 
     @property
     def registrations(self) -> int:

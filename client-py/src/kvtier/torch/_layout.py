@@ -65,6 +65,25 @@ class Plane(NamedTuple):
         )  # fmt: skip
 
 
+def runs_of(planes: Sequence[Plane], number: int, block: bytes, block_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Where the bytes of a block belong in the tensors: (address, bytes).
+
+    Args:
+        number: the block's place, counted along the tensors' block axis.
+        block: all its bytes, of all ranks.
+
+    Raises:
+        InvalidArgument: the tensors have no such block, or it has not the bytes of one.
+    """
+    if not 0 <= number < planes[0].blocks:
+        raise InvalidArgument(f"block id {number}; expected 0 to {planes[0].blocks - 1}")
+    if len(block) != block_bytes:
+        raise InvalidArgument(f"a block of {len(block)} bytes; expected {block_bytes}")
+    for plane in planes:
+        for address, at in plane.runs(number):
+            yield address, block[at : at + plane.run_bytes]
+
+
 def planes(tensors: Sequence[Any], block_axes: int | Sequence[int]) -> list[Plane]:
     """The planes of some tensors: anything with shape, stride(), element_size() and data_ptr().
 

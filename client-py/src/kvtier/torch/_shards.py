@@ -12,6 +12,9 @@ from kvtier.torch._layout import AXES_MAX, Plane
 _LETTERS = "LCBNHDM"
 _ORDERED = "LCNH"
 
+PART_ALIGNMENT_BYTES = 16
+"""to which the daemon aligns each part of a block"""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -35,6 +38,9 @@ class Shard:
     """(number, count) of the ranks with equal bytes: for each block one of them stores it"""
     order: str = "LCND"
     """how a block's cells follow one another, slowest axis first: letters as of `axes`, without H it stands before D"""
+    planes: int = 1
+    """how many tensors a layer has: 2 where keys and values are tensors of their own. First stand the keys of all layers, then the
+    values. Such tensors have no axis C. On a GPU the order must begin with C then"""
 
 
 class Form(NamedTuple):
@@ -55,13 +61,18 @@ class Cells(NamedTuple):
     block_stride: int
     cell_bytes: int
     addresses: list[int]
-    """of the layers' tensors, or of the one of all layers"""
+    """of the layers' tensors, or of the one of all layers; of each plane, where those are apart"""
     shard: Shard
 
     @property
     def layers(self) -> int:
         """How many layers the tensors have."""
-        return self.extents.get("L", len(self.addresses))
+        return self.extents.get("L", len(self.addresses) // self.shard.planes)
+
+    @property
+    def block_planes(self) -> int:
+        """How many planes a block has: keys and values, or one."""
+        return self.extents.get("C", self.shard.planes)
 
     @property
     def block_layers(self) -> int:
@@ -76,7 +87,7 @@ class Cells(NamedTuple):
     @property
     def form(self) -> Form:
         """As the daemon makes it of the region (`KvLayout.blockForm`)."""
-        planes, shard = self.extents.get("C", 1), self.shard
+        planes, shard = self.block_planes, self.shard
         text = f"{self.order}D:{self.block_layers}x{shard.block_tokens}:{planes}x{shard.block_heads}x{self.cell_bytes}"
         cells = self.block_layers * planes * shard.block_tokens * shard.block_heads
         return Form(text, cells * self.cell_bytes)
@@ -93,7 +104,7 @@ class Cells(NamedTuple):
             InvalidArgument: a block's runs lie along too many axes.
         """
         shard = self.shard
-        sizes = {"L": self.block_layers, "C": self.extents.get("C", 1), "N": shard.block_tokens, "H": shard.block_heads}
+        sizes = {"L": self.block_layers, "C": self.block_planes, "N": shard.block_tokens, "H": shard.block_heads}
         slot_strides = {}
         stride = self.cell_bytes
         for letter in reversed(self.order):
@@ -107,10 +118,19 @@ class Cells(NamedTuple):
         merged = _merged(axes)
         if len(merged) > AXES_MAX:
             raise InvalidArgument(f"a block's runs lie along {len(merged)} axes of a tensor, at most {AXES_MAX} are possible")
+        of_plane = len(self.addresses) // shard.planes
         return [
-            Plane(address, self.blocks, self.block_stride, offset + layer * slot_strides["L"], run_bytes, merged)
-            for layer, address in enumerate(self.addresses)
-        ]
+            Plane(
+                address, self.blocks, self.block_stride, offset + number // of_plane * slot_strides["C"] + number % of_plane * slot_strides["L"],
+                run_bytes, merged,
+            )
+            for number, address in enumerate(self.addresses)
+        ]  # fmt: skip
+
+    def tensors_of(self, layers: range) -> list[int]:
+        """The numbers of the tensors that have some layers, where each layer has tensors of its own."""
+        of_plane = len(self.addresses) // self.shard.planes
+        return [plane * of_plane + layer for plane in range(self.shard.planes) for layer in layers]
 
     def spec(
         self,
@@ -123,8 +143,21 @@ class Cells(NamedTuple):
 
         Args:
             axes: (count, stride in bytes) of each axis except D, by letter.
+
+        Raises:
+            InvalidArgument: the planes are apart, and not the slowest axis of the block.
         """
         shard = self.shard
+        parts = 1 if "C" in axes else shard.planes
+        if parts > 1 and self.order[0] != "C":
+            raise InvalidArgument(
+                f"keys and values are tensors of their own, and the order is {shard.order!r}; expected one that begins with C, such as 'CLND'"
+            )
+        if parts > 1 and self.form.block_bytes // parts % PART_ALIGNMENT_BYTES:
+            raise InvalidArgument(
+                f"keys and values are tensors of their own, and have {self.form.block_bytes // parts} bytes of a block each; expected a multiple "
+                f"of {PART_ALIGNMENT_BYTES}"
+            )
         part = Part(
             axes="".join(axes) + "D",
             extents=[*(count for count, _ in axes.values()), self.cell_bytes],
@@ -134,7 +167,7 @@ class Cells(NamedTuple):
             first_head=shard.first_head,
         )
         return RegionSpec(
-            device, self.layers, axes["B"][0], shard.block_tokens, [part], tensors, order=self.order + "D", events=events,
+            device, self.layers, axes["B"][0], shard.block_tokens, [part] * parts, tensors, order=self.order + "D", events=events,
             block_layers=self.block_layers, first_layer=shard.first_layer, replica=shard.replica,
         )  # fmt: skip
 
@@ -170,8 +203,12 @@ def cells_of(tensors: Sequence[Any], shard: Shard) -> Cells:
     for index, (tensor, axes) in enumerate(zip(tensors, shard.axes, strict=True)):
         if _cells(tensor, axes, shard)._replace(addresses=[]) != first._replace(addresses=[]):
             raise InvalidArgument(f"tensor {index} differs from tensor 0 in shape, strides or axes: a shard's tensors must be alike")
-    if "L" in first.extents and len(tensors) > 1:
-        raise InvalidArgument(f"{len(tensors)} tensors with an axis of layers; expected one")
+    if shard.planes < 1 or len(tensors) % shard.planes:
+        raise InvalidArgument(f"{len(tensors)} tensors of {shard.planes} planes; expected as many of each plane")
+    if shard.planes > 1 and "C" in first.extents:
+        raise InvalidArgument(f"planes is {shard.planes}, and the tensors have an axis C; expected tensors of one plane each, or planes=1")
+    if "L" in first.extents and len(tensors) > shard.planes:
+        raise InvalidArgument(f"{len(tensors)} tensors with an axis of layers; expected {'one' if shard.planes == 1 else shard.planes}")
     cells = first._replace(addresses=[int(tensor.data_ptr()) for tensor in tensors])
     if shard.first_layer < 0 or shard.first_layer + cells.layers > cells.block_layers:
         raise InvalidArgument(f"layers {shard.first_layer} to {shard.first_layer + cells.layers} of a block of {cells.block_layers}")

@@ -14,10 +14,11 @@ import java.util.List;
  *   | keys and values: [layer, k|v, token, head, element] | scales: [layer, k|v, token, head] |
  * </pre>
  *
- * <p>A part has one tensor with a layer axis, or one tensor for each layer. Where a tensor has no
- * block axis, its token axis counts the tokens of all blocks, block by block. Where a tensor has a
- * block axis and more tokens than a block, its block axis counts pages: a page is several blocks,
- * one behind the other along the token axis.
+ * <p>A part has one tensor with a layer axis, or one tensor for each layer. Keys and values that
+ * lie in tensors of their own are two parts. Where a tensor has no block axis, its token axis
+ * counts the tokens of all blocks, block by block. Where a tensor has a block axis and more tokens
+ * than a block, its block axis counts pages: a page is several blocks, one behind the other along
+ * the token axis.
  *
  * <p>A rank of an engine with tensor or pipeline parallelism has only some heads or layers of each
  * block. The block on the host has all of them: see {@link #shard}.
@@ -213,19 +214,38 @@ public record KvLayout(
    * <p>The words are the order, layers and tokens of a block, and for each part its planes, heads
    * and the bytes of a cell, as in {@code LCNHD:32x16:2x8x256}. A part whose tokens share a value
    * ends with {@code x1}.
+   *
+   * <p>An engine may have its keys and its values in tensors of their own. They are two parts, one
+   * behind the other on the host. Where planes are the slowest axis of the order, one part with two
+   * planes has the same bytes in the same places, so both have the form of the one part.
    */
   public String blockForm() {
     StringBuilder form = new StringBuilder();
     form.append(order).append(':').append(blockLayers).append('x').append(blockTokens);
-    for (KvPart part : parts) {
-      TensorShape shape = part.shape();
-      form.append(':').append(shape.extent(KvAxis.PLANE)).append('x').append(part.blockHeads());
-      form.append('x').append(shape.cellBytes());
-      if (tokens(shape, blockTokens) != blockTokens) {
+    for (int i = 0; i < parts.size(); i++) {
+      KvPart part = parts.get(i);
+      int planes = part.shape().extent(KvAxis.PLANE);
+      while (i + 1 < parts.size() && isContinuedBy(parts.get(i), parts.get(i + 1))) {
+        i++;
+        planes += parts.get(i).shape().extent(KvAxis.PLANE);
+      }
+      form.append(':').append(planes).append('x').append(part.blockHeads());
+      form.append('x').append(part.shape().cellBytes());
+      if (tokens(part.shape(), blockTokens) != blockTokens) {
         form.append("x1");
       }
     }
     return form.toString();
+  }
+
+  /** Whether the next part's planes lie on the host as if they were further planes of a part. */
+  private boolean isContinuedBy(KvPart part, KvPart next) {
+    TensorShape shape = part.shape();
+    return order.axes().getFirst() == KvAxis.PLANE
+        && part.blockHeads() == next.blockHeads()
+        && shape.cellBytes() == next.shape().cellBytes()
+        && tokens(shape, blockTokens) == tokens(next.shape(), blockTokens)
+        && partBytes(part, blockLayers, blockTokens) % PART_ALIGNMENT_BYTES == 0;
   }
 
   /**

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -213,6 +214,33 @@ final class KvLayoutTest {
         layout.hasSameShardAs(
             new KvLayout(3, 4, 4, BlockOrder.LCND, List.of(KvPart.of("kv", wider)))),
         "elements of other sizes, but the same bytes");
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "CLND, 4/4, CLNHD:1x4:2x2x8",
+    // Each layer has its keys and its values side by side, which two parts can't have.
+    "LCND, 4/4, LCNHD:1x4:1x2x8:1x2x8",
+    // Values of other elements than keys.
+    "CLND, 4/6, CLNHD:1x4:1x2x8:1x2x12",
+    "CLND, 4/4/4, CLNHD:1x4:3x2x8",
+  })
+  void blockForm_keysAndValuesApart_isThatOfOnePartWhereTheBytesAreEqual(
+      String order, String dims, String form) {
+    List<KvPart> parts = new ArrayList<>();
+    for (String dim : dims.split("/", -1)) {
+      List<Long> extents = List.of(4L, 4L, 2L, Long.parseLong(dim));
+      parts.add(KvPart.of("kv", TensorShape.contiguous("BNHD", extents, BF16)));
+    }
+    assertEquals(form, new KvLayout(1, 4, 4, BlockOrder.parse(order), parts).blockForm());
+  }
+
+  @Test
+  void blockForm_gapBetweenKeysAndValues_isNotThatOfOnePart() {
+    KvPart part = KvPart.of("kv", TensorShape.contiguous("BNHD", List.of(4L, 1L, 1L, 4L), BF16));
+    KvLayout layout = new KvLayout(1, 4, 1, BlockOrder.parse("CLND"), List.of(part, part));
+    assertEquals(16 + 8, layout.blockBytes());
+    assertEquals("CLNHD:1x1:1x1x8:1x1x8", layout.blockForm());
   }
 
   private static void assertRefused(String message, Runnable call) {

@@ -23,7 +23,8 @@ import org.jspecify.annotations.Nullable;
  * <pre>
  *   device=GPU-9b6a...     layers=32     blocks=1024     block_tokens=16     order=LCND
  *   block_layers=64     first_layer=32     replica=0/2     optional: of a rank with some layers or heads
- *   part=NAME:AXES:EXTENTS:STRIDES:ELEMENT_BYTES[:BLOCK_HEADS:FIRST_HEAD]     as kv:CBNHD:2,1024,16,8,128:...:2
+ *   part=NAME:AXES:EXTENTS:STRIDES:ELEMENT_BYTES[:BLOCK_HEADS:FIRST_HEAD]     as kv:CBNHD:2,1024,16,8,128:...:2;
+ *                                                 two where keys and values lie in tensors of their own
  *   allocation=128 hexadecimal digits, an IPC handle
  *   allocation=passed:FIRST+COUNT:BYTES[,FIRST+COUNT:BYTES...]     descriptors that were passed, by their numbers
  *   tensor=ALLOCATION+OFFSET     the allocation by its number, from 0; the offset in bytes

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
 import java.io.IOException;
@@ -54,6 +55,21 @@ final class RegionTextTest {
     assertEquals(256, spec.tensors().get(0).offset());
     assertEquals(IpcHandle.parse(OTHER), spec.tensors().get(1).memory());
     assertEquals(BlockOrder.LCND, spec.layout().order());
+  }
+
+  @Test
+  void parse_keysAndValuesApart_hasTheFormOfTensorsWithBoth() {
+    String apart =
+        GOOD.replace("order=LCND", "order=CLND")
+            .replace(
+                "part=kv:CBNHD:2,8,4,2,16:1024,128,32,16,1:2",
+                "part=k:BNHD:8,4,2,16:128,32,16,1:2\npart=v:BNHD:8,4,2,16:128,32,16,1:2")
+            .replace("tensor=1+0", "tensor=1+0\ntensor=0+4096\ntensor=1+4096");
+    KvLayout layout = RegionText.parse(apart, _ -> null).layout();
+    KvLayout both = RegionText.parse(GOOD.replace("order=LCND", "order=CLND"), _ -> null).layout();
+    assertEquals(4, layout.tensorCount());
+    assertEquals(both.blockForm(), layout.blockForm());
+    assertEquals(both.blockBytes(), layout.blockBytes());
   }
 
   @ParameterizedTest
