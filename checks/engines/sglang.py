@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from checks.engines.sglang_points import FOLDER, POINTS
 from checks.engines.sglang_run import MODEL, PAGE_TOKENS, prompt_of
 from checks.engines.told import Daemon, Failed, Rows, Told
 from checks.engines.vllm import processors_of
@@ -23,6 +24,12 @@ from checks.shared.command_line import Arguments, run_tool, some_of
 
 PROMPTS = [(1, 1000), (2, 500), (3, 1600)]
 FEWER = [(1, 1000)]
+HICACHE, LINKER, PROBE = "hicache", "linker", "probe"
+"""how the engine reaches kvtier: through its hierarchical cache, directly, or directly with the probe of `sglang_probe`"""
+LINKERS = {LINKER: ("kvtier.sglang.linker", "KvtierLinker"), PROBE: ("checks.engines.sglang_probe", "ProbedLinker")}
+TURNS = 4
+LOOKUP_US_MAX = 100
+ABSENT_SHARE_MAX = 1.1
 
 
 def pages_of(tokens: int) -> int:
@@ -53,17 +60,21 @@ class Engine(Told):
     """One SGLang."""
 
     def __init__(
-        self, root: Path, folder: Path, name: str, storage: dict[str, Any] | None, *, ranks: int = 1, dtype: str = "float32", page: int = PAGE_TOKENS
-    ) -> None:
+        self, root: Path, folder: Path, name: str, settings: dict[str, Any] | None, *, through: str = HICACHE, ranks: int = 1, dtype: str = "float32",
+        page: int = PAGE_TOKENS,
+    ) -> None:  # fmt: skip
         command = [str(root / "target" / "venv-sglang" / "bin" / "python"), "-m", "checks.engines.sglang_run", "--model", str(folder / "sglang-model")]
         command += ["--ranks", str(ranks), "--dtype", dtype, "--page", str(page)]
-        if storage is not None:
+        if settings is not None and through == HICACHE:
             given = {"backend_name": "kvtier", "module_path": "kvtier.sglang", "class_name": "KvtierStorage", "interface_v1": 1}
-            command += ["--storage", json.dumps(given | {"prefetch_threshold": PAGE_TOKENS} | storage)]
-        settings = settings_of(root)
+            command += ["--storage", json.dumps(given | {"prefetch_threshold": PAGE_TOKENS} | settings)]
+        elif settings is not None:
+            module, kind = LINKERS[through]
+            command += ["--linker", json.dumps({"linker_module_path": module, "linker": kind, "linker_extra_config": settings})]
+        environment = settings_of(root) | {FOLDER: str(folder)}
         if ranks > 1:
-            settings["SGLANG_CPU_OMP_THREADS_BIND"] = processors_of(ranks, sorted(os.sched_getaffinity(0)))
-        super().__init__(name, command, settings, folder / f"sglang-{name}.log")
+            environment["SGLANG_CPU_OMP_THREADS_BIND"] = processors_of(ranks, sorted(os.sched_getaffinity(0)))
+        super().__init__(name, command, environment, folder / f"sglang-{name}.log")
 
     def generate(self, prompts: list[tuple[int, int]] = PROMPTS) -> dict[str, Any]:
         return self.run(prompts=prompts)
@@ -90,14 +101,17 @@ class Check(Rows):
         super().__init__()
         self.root = root
         self.folder = folder
+        self._through = HICACHE
         self._right: list[list[int]] = []
+        self._plain_s = 0.0
         model = folder / "sglang-model"
         if not (model / "model.safetensors").is_file():
             make_model(root, model)
 
     @contextlib.contextmanager
-    def engine(self, name: str, storage: dict[str, Any] | None, **more: Any) -> Iterator[Engine]:
-        made = Engine(self.root, self.folder, name, storage, **more)
+    def engine(self, name: str, settings: dict[str, Any] | None, **more: Any) -> Iterator[Engine]:
+        through = more.pop("through", self._through)
+        made = Engine(self.root, self.folder, name if through == HICACHE else f"{through}-{name}", settings, through=through, **more)
         try:
             yield made
         finally:
@@ -117,20 +131,34 @@ class Check(Rows):
         """The tokens without kvtier."""
         if not self._right:
             with self.engine("none", None) as plain:
-                plain.generate()
-                answer = plain.generate()
-            self._right = answer["tokens"]
-            self.tell("seconds, nothing cached in kvtier", f"{answer['seconds']:.2f}", seconds=answer["seconds"])
+                self._right = plain.generate()["tokens"]
+                self._plain_s = self._computing_s(plain)
+            self.tell("seconds, no kvtier", f"{self._plain_s:.3f}", seconds=self._plain_s)
         return self._right
+
+    @staticmethod
+    def _computing_s(engine: Engine) -> float:
+        """The shortest time of some that the prompts take when nothing of them is cached."""
+        taken = []
+        for _ in range(TURNS):
+            engine.flush()
+            taken.append(engine.generate()["seconds"])
+        return min(taken)
 
     def _same(self, case: str, answer: dict[str, Any]) -> None:
         right = self.right()
-        self.hold(f"tokens, {case}", answer["tokens"] == right[: len(answer["tokens"])], "as without kvtier")
+        self.hold(f"tokens, {self._named(case)}", answer["tokens"] == right[: len(answer["tokens"])], "as without kvtier")
+        aborted = [one for one in answer["ends"] if (one or {}).get("type") == "abort"]
+        if aborted:
+            self.hold(f"requests, {self._named(case)}", False, f"{len(aborted)} were aborted: {aborted[0]}")
+
+    def _named(self, case: str) -> str:
+        return case if self._through == HICACHE else f"linker, {case}"
 
     def _hits(self, case: str, answer: dict[str, Any], prompts: list[tuple[int, int]] = PROMPTS, most: int | None = None) -> None:
         hits = sum(answer["cached"])
         expected = sum(pages_of(tokens) for _, tokens in prompts) if most is None else most
-        self.hold(f"hits, {case}", hits == expected, f"{hits:,} of {expected:,} tokens; {json.dumps(answer['from'])}", hits=hits, most=expected)
+        self.hold(f"hits, {self._named(case)}", hits == expected, f"{hits:,} of {expected:,} tokens; {json.dumps(answer['from'])}", hits=hits, most=expected)
 
     def one(self) -> None:
         """One rank: cold, flushed, restarts, a second engine, a hole, the daemon killed."""
@@ -171,7 +199,7 @@ class Check(Rows):
         key = hashes_of(prompt_of(seed, tokens))[hole]
         command = [str(self.root / "scripts" / "kvtier"), "delete", "--socket", str(daemon.socket), "--yes", "--namespace", namespace, key]
         told = subprocess.run(command, capture_output=True, text=True)
-        self.hold("a page is deleted", told.returncode == 0, (told.stdout + told.stderr).strip()[-200:])
+        self.hold(self._named("a page is deleted"), told.returncode == 0, (told.stdout + told.stderr).strip()[-200:])
         answer = first.generate(FEWER)
         self._same("a hole", answer)
         self._hits("a hole", answer, FEWER, most=hole * PAGE_TOKENS)
@@ -207,12 +235,13 @@ class Check(Rows):
 
     def absent(self) -> None:
         """No daemon."""
-        right = self.right()
+        self.right()
         with self.engine("absent", {"kvtier.socket": str(self.folder / "nothing.sock")}) as alone:
-            alone.generate()
-            answer = alone.generate()
-        self.hold("tokens, no daemon", answer["tokens"] == right, "as without kvtier")
-        self.tell("seconds, no daemon", f"{answer['seconds']:.2f}", seconds=answer["seconds"])
+            self._same("no daemon", alone.generate())
+            taken_s = self._computing_s(alone)
+        share = taken_s / self._plain_s
+        text = f"{taken_s:.3f} s, {share:.2f} times those without kvtier"
+        self.hold(f"seconds, {self._named('no daemon')}", share < ABSENT_SHARE_MAX, text, seconds=taken_s, share=share)
 
     def mismatch(self) -> None:
         """Another element type or page size in one namespace: the engine does not start, and says what differs. Other weights: no hits."""
@@ -225,15 +254,104 @@ class Check(Rows):
                     try:
                         with self.engine(f"other-{named}", storage, **more) as other:
                             other.generate(FEWER)
-                        self.hold(f"another {what}", False, "the engine started")
+                        self.hold(self._named(f"another {what}"), False, "the engine started")
                     except Failed as error:
-                        log = (self.folder / f"sglang-other-{named}.log").read_text(errors="replace")
+                        prefix = "" if self._through == HICACHE else f"{self._through}-"
+                        log = (self.folder / f"sglang-{prefix}other-{named}.log").read_text(errors="replace")
                         told = [line for line in log.splitlines() if "kvtier does not mix" in line]
-                        self.hold(f"another {what}", bool(told) and named in told[-1], told[-1][-400:] if told else str(error)[-400:])
+                        self.hold(self._named(f"another {what}"), bool(told) and named in told[-1], told[-1][-400:] if told else str(error)[-400:])
                 with self.engine("other-weights", storage | {"kvtier.weights": "v"}) as other:
                     answer = other.generate(FEWER)
                     self._hits("other weights", answer, FEWER, most=0)
 
+    # ---- the linker ----
+
+    @contextlib.contextmanager
+    def _linked(self, through: str = LINKER) -> Iterator[None]:
+        """Engines have the linker meanwhile."""
+        self._through = through
+        try:
+            yield
+        finally:
+            self._through = HICACHE
+
+    def linker_one(self) -> None:
+        """As `one`, with the linker."""
+        with self._linked():
+            self.one()
+
+    def linker_two(self) -> None:
+        """As `two`, with the linker."""
+        with self._linked():
+            self.two()
+
+    def linker_absent(self) -> None:
+        """As `absent`, with the linker."""
+        with self._linked():
+            self.absent()
+
+    def linker_mismatch(self) -> None:
+        """As `mismatch`, with the linker."""
+        with self._linked():
+            self.mismatch()
+
+    def linker_shares(self) -> None:
+        """What one seam of SGLang has stored, the other one finds."""
+        self.right()
+        for first, second in ((HICACHE, LINKER), (LINKER, HICACHE)):
+            with self.daemon() as daemon:
+                settings = {"kvtier.socket": str(daemon.socket)}
+                with self.engine("writes", settings, through=first) as writer:
+                    writer.generate()
+                    writer.flush()
+                with self.engine("reads", settings, through=second) as reader:
+                    answer = reader.generate()
+                self._same(f"{second} after {first}", answer)
+                self._hits(f"{second} after {first}", answer)
+
+    def linker_kills(self) -> None:
+        """The daemon is killed at each point of a load: no request is aborted."""
+        self.right()
+        with self._linked(PROBE):
+            for ranks, points in ((1, POINTS), (2, POINTS[3:9])):
+                with self.daemon() as daemon, self.engine(f"kills-{ranks}", {"kvtier.socket": str(daemon.socket)}, ranks=ranks) as one:
+                    for point in points:
+                        self._killed_at(daemon, one, point, ranks)
+
+    def _killed_at(self, daemon: Daemon, one: Engine, point: str, ranks: int) -> None:
+        case = f"the daemon killed {point}" + (f", {ranks} ranks" if ranks > 1 else "")
+        # All pages are in the daemon, and none in the engine.
+        for _ in range(20):
+            one.flush()
+            one.generate(FEWER)
+            one.flush()
+            if sum(one.generate(FEWER)["cached"]) == pages_of(FEWER[0][1]):
+                break
+        one.flush()
+        assert daemon.process is not None
+        kill = self.folder / "kill"
+        kill.write_text(json.dumps({"point": point, "process": daemon.process.pid}))
+        answer = one.generate(FEWER)
+        self.hold(f"point, {case}", not kill.exists(), "it was reached")
+        kill.unlink(missing_ok=True)
+        self._same(case, answer)
+        hits = sum(answer["cached"])
+        self.tell(f"hits, {case}", f"{hits:,} of {pages_of(FEWER[0][1]):,} tokens", hits=hits)
+        daemon.process.wait()
+        daemon.start()
+
+    def linker_lookups(self) -> None:
+        """How long the scheduler waits for a lookup."""
+        with self._linked(PROBE), self.daemon() as daemon, self.engine("lookups", {"kvtier.socket": str(daemon.socket)}) as one:
+            one.generate(FEWER)
+            one.flush()
+            (self.folder / "time").write_text("")
+            one.generate(FEWER)
+            told = json.loads((self.folder / "times").read_text())
+            taken = sorted(told["us"])
+            middle, late = (taken[int(len(taken) * share)] for share in (0.5, 0.99))
+            text = f"p50 {middle:.0f} us, p99 {late:.0f} us, {told['pages']} pages, {len(taken):,} lookups"
+            self.hold("linker, lookups", late < LOOKUP_US_MAX, text, p50_us=middle, p99_us=late)
 
     def speed(self) -> None:
         """Pages that are written and read a second, beside SGLang's own backend for files."""
@@ -254,7 +372,10 @@ class Check(Rows):
 
 
 def main() -> int:
-    cases = ("one", "two", "absent", "mismatch", "speed")
+    cases = (
+        "one", "two", "absent", "mismatch", "speed", "linker_one", "linker_two", "linker_absent", "linker_mismatch", "linker_shares", "linker_kills",
+        "linker_lookups",
+    )  # fmt: skip
     parser = Arguments(prog="scripts/engine-check sglang")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

@@ -43,6 +43,12 @@ class Engine:
                 "hicache_mem_layout": "page_first_direct", "hicache_io_backend": "direct", "hicache_write_policy": "write_through",
                 "hicache_storage_prefetch_policy": "wait_complete", "hicache_storage_backend_extra_config": arguments.storage,
             }  # fmt: skip
+        if arguments.linker:
+            given = json.loads(arguments.linker)
+            more |= {
+                "enable_unified_cache_external_linker": True, "unified_cache_external_linker_backend": "dynamic",
+                "unified_cache_external_linker_config": given,
+            }  # fmt: skip
         if arguments.ranks > 1:
             more |= {"tp_size": arguments.ranks, "disable_custom_all_reduce": True}
         self.engine = sglang.Engine(
@@ -67,6 +73,7 @@ class Engine:
             "tokens": [list(one["output_ids"]) for one in made],
             "cached": [one["meta_info"].get("cached_tokens") for one in made],
             "from": [one["meta_info"].get("cached_tokens_details") for one in made],
+            "ends": [one["meta_info"].get("finish_reason") for one in made],
         }
 
 
@@ -75,6 +82,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--answers", type=whole, required=True)
     parser.add_argument("--storage", help="the extra configuration of kvtier's backend; none: no hierarchical cache")
+    parser.add_argument("--linker", help="the configuration of kvtier's linker; none: the engine's own radix cache alone")
     parser.add_argument("--ranks", type=whole, default=1)
     parser.add_argument("--page", type=whole, default=PAGE_TOKENS)
     parser.add_argument("--dtype", default="float32")

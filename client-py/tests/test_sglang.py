@@ -148,8 +148,8 @@ def test_hole_givesExactlyThePagesBeforeIt(engines: Make, daemon: Daemon) -> Non
     keys = keys_of(6)
     storage = engines(pool)
     put(storage, pool, keys)
-    assert storage._pools is not None
-    assert storage._pools[0].namespace.delete([bytes.fromhex(keys[3])]) == [Status.OK]
+    assert storage._pages.pools is not None
+    assert storage._pages.pools[0].namespace.delete([bytes.fromhex(keys[3])]) == [Status.OK]
     assert storage.batch_exists(keys) == 3
     assert got(storage, pool, keys) == [True, True, True, False, True, True]
     assert put(storage, pool, keys) == [True] * 6
@@ -160,10 +160,10 @@ def test_parentOfABatch_isThePageBeforeIt(engines: Make) -> None:
     pool = Pool("page_first_direct", 16)
     keys = keys_of(4)
     storage = engines(pool)
-    assert storage._transfers is not None
+    assert storage._pages.transfers is not None
     seen: list[Any] = []
-    put_whole = storage._transfers.put
-    storage._transfers.put = lambda transfer, after=None: (seen.append(transfer), put_whole(transfer, after))[1]  # type: ignore[method-assign]
+    put_whole = storage._pages.transfers.put
+    storage._pages.transfers.put = lambda transfer, after=None: (seen.append(transfer), put_whole(transfer, after))[1]  # type: ignore[method-assign]
     storage.batch_set_v1(keys[2:], pool.indices([0, 1]), SimpleNamespace(prefix_keys=keys[:2]))
     assert (seen[0].depth, seen[0].parent, seen[0].keys) == (2, bytes.fromhex(keys[1]), [bytes.fromhex(key) for key in keys[2:]])
 

@@ -1,21 +1,27 @@
-"""The parts of SGLang that the storage backend uses: the package itself where it is installed, otherwise a double of its classes.
+"""The parts of SGLang that its adapters use: the package itself where it is installed, otherwise a double of its classes.
 
-And host pools of hierarchical caching, as NumPy arrays whose every value tells where it belongs.
+And pools, in host memory and on the device, as NumPy arrays whose every value tells where it belongs.
 """
 
 import importlib.util
 import json
 import sys
+import threading
 import types
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 
 from kvtier_testing.tensors import Tensor
+
+T = TypeVar("T")
 
 PAGE_TOKENS = 4
 LAYERS = 3
@@ -42,19 +48,53 @@ def _install_double() -> None:
         extra_pool_hit_pages: dict[str, int]
         restorable_prefix_pages: list[int] | None = None
 
-    for name in ("sglang", "sglang.srt", "sglang.srt.mem_cache", "sglang.srt.mem_cache.hicache_storage"):
+    class PoolName(str, Enum):
+        KV = "kv"
+        SWA = "swa"
+
+    class UnifiedCacheLinker:
+        def record_offload_ready(self) -> list[Any]:
+            raise AssertionError("tensors in memory have no events")
+
+    def module(name: str, **content: Any) -> None:
         made = types.ModuleType(name)
         made.__path__ = []
         sys.modules[name] = made
-    vars(made).update(HiCacheStorage=HiCacheStorage, PoolHitPolicy=PoolHitPolicy, PoolTransferResult=PoolTransferResult)
+        vars(made).update(content)
+
+    for name in ("sglang", "sglang.srt", "sglang.srt.mem_cache", "sglang.srt.mem_cache.unified_cache"):
+        module(name)
+    module(
+        "sglang.srt.mem_cache.hicache_storage", HiCacheStorage=HiCacheStorage, PoolHitPolicy=PoolHitPolicy, PoolTransferResult=PoolTransferResult,
+        PoolName=PoolName,
+    )  # fmt: skip
+    module("sglang.srt.mem_cache.unified_cache.unified_cache_linker", UnifiedCacheLinker=UnifiedCacheLinker)
 
 
 if importlib.util.find_spec("sglang") is None:
     _install_double()
 
 from kvtier.sglang import KvtierStorage, _engine  # noqa: E402
+from kvtier.sglang._peers import Peers  # noqa: E402
+from kvtier.sglang.linker import KvtierLinker  # noqa: E402
 
-__all__ = ["KvtierStorage", "Pool", "Side", "Weights", "config", "model_folder"]
+__all__ = [
+    "DevicePool",
+    "KvtierLinker",
+    "KvtierStorage",
+    "Pool",
+    "Ranks",
+    "Side",
+    "Transfer",
+    "Weights",
+    "config",
+    "device_pool",
+    "made_linkers",
+    "model_folder",
+    "params",
+    "set_args",
+    "together",
+]
 
 
 def config(extra: dict[str, Any], **changed: Any) -> Any:
@@ -128,6 +168,124 @@ class Pool:
         self.cleared += 1
 
 
+class DevicePool:
+    """A device pool of one rank: keys and values in tensors of their own for each layer, or the latent vectors of MLA."""
+
+    def __init__(self, pages: int, heads: int, first_head: int, page_tokens: int, mla: bool) -> None:
+        self.size = (pages - 1) * page_tokens
+        self.page_size = page_tokens
+        self.dtype = self.store_dtype = "torch.uint16"
+        self.layer_num = LAYERS
+        self.start_layer, self.end_layer = 0, LAYERS
+        self._first_head = first_head
+        self._planes = 1 if mla else 2
+        tensors = [Tensor(numpy.zeros([pages * page_tokens, heads, DIM], dtype=numpy.uint16)) for _ in range(LAYERS * self._planes)]
+        self.tensors = tensors
+        if mla:
+            self.kv_buffer = tensors
+        else:
+            self.k_buffer, self.v_buffer = tensors[:LAYERS], tensors[LAYERS:]
+
+    def page(self, number: int) -> Any:
+        """A page, in the order of `Pool.page`; a copy."""
+        tokens = slice(number * self.page_size, (number + 1) * self.page_size)
+        cells = numpy.stack([one.array[tokens] for one in self.tensors])
+        return cells.reshape(self._planes, LAYERS, *cells.shape[1:])
+
+    def _right(self, seed: int) -> Any:
+        heads = self.tensors[0].shape[1]
+        return right(seed, self._planes, self.page_size)[:, :, :, self._first_head : self._first_head + heads]
+
+    def fill(self, number: int, seed: int) -> None:
+        tokens = slice(number * self.page_size, (number + 1) * self.page_size)
+        cells = self._right(seed)
+        for at, one in enumerate(self.tensors):
+            one.array[tokens] = cells[at // LAYERS, at % LAYERS]
+
+    def is_page(self, number: int, seed: int) -> bool:
+        return bool(numpy.array_equal(self.page(number), self._right(seed)))
+
+    def indices(self, numbers: list[int]) -> Any:
+        return numpy.array([number * self.page_size + token for number in numbers for token in range(self.page_size)])
+
+
+def device_pool(pages: int, heads: int = HEADS, first_head: int = 0, page_tokens: int = PAGE_TOKENS, mla: bool = False, name: str = "") -> Any:
+    """A device pool of SGLang's class of this name; empty: the one that fits."""
+    kind = type(name or ("MLATokenToKVPool" if mla else "MHATokenToKVPool"), (DevicePool,), {})
+    return kind(pages, heads, first_head, page_tokens, mla)
+
+
+@dataclass
+class Transfer:
+    """SGLang's ``PoolTransfer``."""
+
+    name: str
+    keys: list[str]
+    device_indices: Any = None
+
+
+class Ranks(Peers):
+    """One rank of several, each in a thread of its own. They meet as processes do in a collective."""
+
+    def __init__(self, rank: int, barrier: threading.Barrier, told: list[Any]) -> None:
+        super().__init__(None, rank, barrier.parties)
+        self._barrier = barrier
+        self._told = told
+
+    @classmethod
+    def several(cls, count: int) -> "list[Ranks]":
+        barrier, told = threading.Barrier(count, timeout=60), [None] * count
+        return [cls(rank, barrier, told) for rank in range(count)]
+
+    def _all(self, mine: Any) -> list[Any]:
+        self._told[self.rank] = mine
+        self._barrier.wait()
+        told = list(self._told)
+        self._barrier.wait()
+        return told
+
+    def gathered(self, mine: str) -> list[str]:
+        return self._all(mine)
+
+    def agreed(self, mine: bool) -> bool:
+        return all(self._all(mine))
+
+
+def params(pool: Any, **changed: Any) -> Any:
+    """A ``CacheInitParams`` with all that the linker looks at."""
+    made = {
+        "token_to_kv_pool_allocator": SimpleNamespace(get_kvcache=lambda: pool), "page_size": pool.page_size, "pp_rank": 0, "pp_size": 1,
+        "attn_cp_rank": 0, "attn_cp_size": 1,
+    }  # fmt: skip
+    return SimpleNamespace(**(made | changed))
+
+
+def made_linkers(
+    monkeypatch: Any, pools: list[Any], extra: dict[str, Any], weights: "list[Weights] | None" = None, components: tuple[str, ...] = ("FULL",),
+    **changed: Any,
+) -> list[KvtierLinker]:  # fmt: skip
+    """The linkers of an engine, one for each rank's pool: they are made at the same time, as they meet."""
+    ranks = Ranks.several(len(pools))
+    weights = weights or [Weights() for _ in pools]
+
+    def make(rank: int) -> KvtierLinker:
+        made = params(pools[rank], peers=ranks[rank], **changed)
+        return weights[rank].link(made, extra, [SimpleNamespace(name=one) for one in components])
+
+    monkeypatch.setattr(Peers, "of", classmethod(lambda _, given: given.peers))
+    return together([partial(make, rank) for rank in range(len(pools))])
+
+
+def together(calls: "Sequence[Callable[[], T]]") -> "list[T]":
+    """Has each rank call something in a thread of its own; what they return."""
+    if len(calls) == 1:
+        return [calls[0]()]
+    with ThreadPoolExecutor(len(calls)) as threads:
+        begun = [threads.submit(call) for call in calls]
+        wait(begun)
+        return [one.result() for one in begun]
+
+
 def right(seed: int, planes: int, tokens: int = PAGE_TOKENS) -> Any:
     return numpy.random.default_rng(seed).integers(0, 1 << 16, (planes, LAYERS, tokens, 16, DIM), dtype=numpy.uint16)
 
@@ -180,6 +338,9 @@ class Weights:
 
     def make(self, made: Any) -> KvtierStorage:
         return KvtierStorage(made, {})
+
+    def link(self, made: Any, extra: dict[str, Any], components: list[Any]) -> KvtierLinker:
+        return KvtierLinker(None, made, components=components, extra_config=extra)
 
 
 def set_args(monkeypatch: Any, **args: Any) -> None:

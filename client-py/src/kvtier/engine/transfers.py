@@ -97,7 +97,7 @@ class Load:
     needed: int
     """how many blocks from the first must be there before the engine is told of all"""
     last: Leases | None = None
-    """on the last blocks; None: nobody has asked for them yet"""
+    """on the last blocks, or on all of them; None: nobody has asked for them yet"""
     is_void: bool = False
     """what it brings is of other weights"""
     coming: list[Coming] = field(default_factory=list)
@@ -158,9 +158,9 @@ class Transfers:
     No call raises for what the daemon or its absence does: each block has a status. A load brings all that it is asked for in all
     pools, or says what it did not bring; `usable_tokens` says what that is worth.
 
-    A load may be promised: the engine takes it for ended while its last blocks are still being copied. From then on it must not fail,
-    as the engine counts on it. The last blocks are leased, and if the daemon goes with their copy under way, `keep` writes them from
-    its memory, which this process has mapped.
+    A load may be promised: the engine takes it for ended while its last blocks are still being copied, or counts on it before it begins
+    (`leased`). From then on it must not fail. The blocks are leased, and if the daemon goes with their copy under way, `keep` writes them
+    from its memory, which this process has mapped.
     """
 
     def __init__(self, regions: list[Region], settings: Settings, guard: Guard, annotates: bool = False, sharing: Sharing | None = None) -> None:
@@ -190,6 +190,17 @@ class Transfers:
         load = Load(self._begin_all(transfers, after), keys, ids, time.monotonic(), len(keys))
         if self._sharing is not None and load.copying is not None:
             load.coming = [self._sharing.begin(one.group, one.keys, one.block_ids) for one in transfers]
+        return load
+
+    def leased(self, transfer: Transfer, leases: Leases, after: Any = None) -> Load:
+        """Begins a load of blocks that are all leased; `keep` ends it.
+
+        Args:
+            leases: on the blocks of the transfer, in its order.
+            after: as `Region.get` takes it.
+        """
+        load = self.load([transfer], after)
+        load.last, load.needed = leases, 0
         return load
 
     def void(self, transfers: Sequence[Transfer], after: Any = None) -> Load:
@@ -257,10 +268,9 @@ class Transfers:
         Raises:
             KvtierError: blocks are lost, which takes two faults at a time; the engine must not compute with them.
         """
-        assert load.copying is not None and load.last is not None
-        load.copying.wait(self._settings.load_timeout_s)
-        if not load.copying.done():
-            load.copying.give_up()
+        assert load.last is not None
+        if load.copying is not None:
+            _wait(load.copying, self._settings.load_timeout_s)
         statuses = _outcome(load.copying, len(load.block_ids))[load.needed :]
         if are_ok(statuses):
             self._have_come(load)

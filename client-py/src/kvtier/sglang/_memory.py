@@ -1,4 +1,4 @@
-"""The host pools of SGLang's hierarchical cache: where a page lies in them, and what a page is in a namespace."""
+"""The pools of SGLang, in its hierarchical cache and on its device: where a page lies in them, and what a page is in a namespace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,10 @@ _LETTERS = {
     "layer_first": ("CLBNHD", 2), "page_first": ("CBNLHD", 1), "page_first_direct": ("CBLNHD", None), "page_head": ("CBHNLD", None),
 }  # fmt: skip
 """of each layout of keys and values: the axes with pages and their tokens apart, and which axis counts the tokens of all pages"""
+
+
+_SCALES = ("k_scale_buffer", "v_scale_buffer", "native_k_scale_buffer", "native_v_scale_buffer")
+"""what a device pool has beside its keys and values, where those are quantized in groups"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Ranks:
 
 
 class Memory(NamedTuple):
-    """A host pool, as a region is made of it."""
+    """A pool, as a region is made of it."""
 
     tensors: list[Any]
     block_axes: list[int]
@@ -66,16 +70,47 @@ def memory_of(pool: Any, ranks: Ranks) -> Memory | None:
     if len(buffer.shape) != len(letters) or buffer.shape[letters.index("B")] != int(pool.page_num):
         return None
     tensors, axes = _of_layers(buffer, letters)
-    element = str(buffer.dtype).removeprefix("torch.")
-    heads = int(buffer.shape[letters.index("H")])
-    page_bytes = int(buffer.numel() // buffer.shape[letters.index("B")] * buffer.element_size())
+    return _memory(tensors, axes, int(pool.page_size), ranks)
+
+
+def device_memory_of(pool: Any, page_tokens: int, ranks: Ranks) -> Memory | None:
+    """What a device pool is; None: nobody knows how its pages lie, or it has more of a page than keys and values.
+
+    Args:
+        pool: SGLang's ``KVCache``: ``MHATokenToKVPool``, whose keys and values are tensors of their own, or ``MLATokenToKVPool``.
+        page_tokens: how many tokens a page has.
+        ranks: of the engine; ranks with equal pages are one.
+    """
+    # Other classes, also those derived from these, have bytes of a page elsewhere, or in another order.
+    known = type(pool).__name__
+    if known == "MHATokenToKVPool":
+        if getattr(pool, "kv_cache_layout", "nhd") != "nhd" or any(getattr(pool, name, None) is not None for name in _SCALES):
+            return None
+        tensors, planes = [*pool.k_buffer, *pool.v_buffer], 2
+    elif known == "MLATokenToKVPool":
+        tensors, planes = list(pool.kv_buffer), 1
+    else:
+        return None
+    shape = tuple(tensors[0].shape) if tensors else ()
+    if len(shape) != len("THD") or shape[0] % page_tokens or any(tuple(one.shape) != shape for one in tensors):
+        return None
+    paged = [one.unflatten(0, (shape[0] // page_tokens, page_tokens)) for one in tensors]
+    return _memory(paged, "BNHD", page_tokens, ranks, planes)
+
+
+def _memory(tensors: list[Any], axes: str, page_tokens: int, ranks: Ranks, planes: int = 1) -> Memory:
+    """Of tensors that are all alike."""
+    first = tensors[0]
+    element = str(first.dtype).removeprefix("torch.")
+    page_bytes = sum(int(one.numel() // one.shape[axes.index("B")] * one.element_size()) for one in tensors)
     if not ranks.is_joint:
-        text = f"{element} {axes} {','.join(str(extent) for axis, extent in zip(axes, tensors[0].shape, strict=True) if axis != 'B')}"
+        text = f"{element} {axes} {','.join(str(extent) for axis, extent in zip(axes, first.shape, strict=True) if axis != 'B')}"
         return Memory(tensors, [axes.index("B")] * len(tensors), page_bytes, None, None, f"{text} x {len(tensors)}")
+    heads = int(first.shape[axes.index("H")])
     copies = max(1, ranks.size // ranks.heads) if ranks.heads else 1
     shard = Shard(
-        [axes] * len(tensors), int(pool.page_size), heads * (ranks.size // copies), ranks.rank // copies * heads,
-        replica=(ranks.rank % copies, copies), order=ORDER,
+        [axes] * len(tensors), page_tokens, heads * (ranks.size // copies), ranks.rank // copies * heads,
+        replica=(ranks.rank % copies, copies), order=ORDER, planes=planes,
     )  # fmt: skip
     return Memory(tensors, [], page_bytes, shard, form_of(tensors, shard), element)
 

@@ -1,35 +1,23 @@
 """SGLang's seam for what lies behind its host memory: pages are looked for, read and written by their hashes."""
 
 import importlib
-import logging
-import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolHitPolicy, PoolTransferResult
 
-from kvtier._errors import InvalidArgument, KvtierError, NamespaceMismatch
+from kvtier._errors import InvalidArgument, NamespaceMismatch
 from kvtier._protocol import Status
-from kvtier.client import Client, Namespace
-from kvtier.engine.epochs import Epochs
-from kvtier.engine.find import Search
-from kvtier.engine.guard import Guard
-from kvtier.engine.identity import Named, Place, PoolText, Texts, refuse
-from kvtier.engine.keys import Keys, Prefix, hash_bytes
-from kvtier.engine.pools import Pools
+from kvtier.client import Namespace
+from kvtier.engine.identity import Named, Texts
 from kvtier.engine.settings import Settings
-from kvtier.engine.transfers import STORED, Transfer, Transfers
+from kvtier.engine.transfers import STORED, Transfer
 from kvtier.sglang import _engine
-from kvtier.sglang._memory import Memory, memory_of, page_ids
-
-_log = logging.getLogger("sglang.kvtier")
+from kvtier.sglang._engine import Model, Pool, Seat
+from kvtier.sglang._memory import memory_of, page_ids
+from kvtier.sglang._pages import Pages
 
 _TEXTS = Texts("--hicache-storage-backend-extra-config")
-_START_TIMEOUT_S = 2.0
-_NOT_USED = "kvtier is not used, and this engine neither loads nor stores pages: %s"
-_HERE = (0, 0)
-"""the rank of this process, in its own book on weights"""
 
 
 class KvtierStorage(HiCacheStorage):
@@ -53,73 +41,39 @@ class KvtierStorage(HiCacheStorage):
             raise InvalidArgument(
                 "kvtier needs SGLang's interface for whole batches: add \"interface_v1\": 1 to --hicache-storage-backend-extra-config"
             )
-        self._config = storage_config
         self._settings = Settings.of(extra)
-        self._guard = Guard(_log, _TEXTS.mismatch("the daemon has this namespace with other properties"))
         args = _engine.server_args()
-        self._unserved = _engine.unserved(storage_config, args)
-        self._model = _engine.Model(storage_config, args)
-        self._epochs = Epochs({_HERE: self._model.loaded()})
-        self._weigh_lock = threading.Lock()
-        self._client: Client | None = None
-        self._pools: Pools | None = None
-        self._search: Search | None = None
-        self._transfers: Transfers | None = None
-        self._page_tokens = 0
+        seat = Seat.of(storage_config)
+        model = Model(seat, str(storage_config.model_name or ""), args)
+        self._pages = Pages(self._settings, seat, model, _TEXTS, seat.unserved(args))
+        self._guard = self._pages.guard
         self._sides: dict[str, _Side] = {}
-        self.named: Named | None = None
-        """the namespace of keys and values; None: nothing is kept"""
+
+    @property
+    def named(self) -> Named | None:
+        """The namespace of keys and values; None: nothing is kept."""
+        return self._pages.named
 
     # ---- the engine's memory ----
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         super().register_mem_pool_host(mem_pool_host)
-        reason = self._unserved
-        memory = None if reason else memory_of(mem_pool_host, self._model.ranks)
-        if memory is None:
-            _log.warning(_NOT_USED, reason or f"nobody knows how pages lie in a {type(mem_pool_host).__name__} of layout {mem_pool_host.layout}")
-            return
-        try:
-            self._open(mem_pool_host, memory)
-        except NamespaceMismatch as error:
-            self.close()
-            refuse(error, self._settings.mismatch, _TEXTS, _log)
-        except KvtierError as error:
-            self.close()
-            _log.warning(_NOT_USED, error)
-
-    def _open(self, pool: Any, memory: Memory) -> None:
-        weights = self._model.weights(self._settings.weights, _TEXTS)
-        if weights.advice:
-            _log.warning("kvtier: %s", weights.advice)
-        identity = self._identity = self._model.identity(self._settings, pool, weights.text, os.urandom(16).hex())
-        self._client = Client(self._settings.socket or None, name=f"sglang {identity.model}", timeout=_START_TIMEOUT_S)
-        config = self._config
-        stage = Place(int(config.pp_rank), int(config.pp_size), 0, 1)
-        if memory.form is not None:
-            layout = f"{memory.layout} layers {pool.start_layer} to {pool.end_layer}" if stage.stages > 1 else memory.layout
-            named = identity.of_model(layout, memory.form.text, PoolText(f"/pp{stage.stage}", {}) if stage.stages > 1 else None)
-        else:
-            named = identity.of_rank(memory.layout, Place(stage.stage, stage.stages, int(config.tp_rank), int(config.tp_size)))
-        self.named = named
-        self._page_tokens = int(pool.page_size)
-        pools = self._pools = Pools(self._client)
-        pools.add(
-            named, memory.tensors, block_tokens=self._page_tokens,
-            block_bytes=memory.page_bytes if memory.form is None else memory.form.block_bytes, block_axes=memory.block_axes, shard=memory.shard,
+        pool = mem_pool_host
+        described = Pool(
+            str(pool.dtype).removeprefix("torch."), int(pool.page_size), str(getattr(pool, "storage_format_tag", None) or "none"),
+            f"{getattr(pool, 'target_layer_num', '')} of {getattr(pool, 'layer_num', '')}",
+            f"{getattr(pool, 'start_layer', '')} to {getattr(pool, 'end_layer', '')}",
         )  # fmt: skip
-        keys = Keys(self._epochs)
-        self._transfers = Transfers(pools.regions, self._settings, self._guard)
-        self._search = Search(self._client, pools.groups, self._settings, self._page_tokens, keys, self._guard)
-        self._notice_flushes(pool)
-        _log.info("kvtier is used: pages of %d tokens, namespace %s", self._page_tokens, named.name)
+        self._pages.open(described, memory_of(pool, self._pages.model.ranks), f"{type(pool).__name__} of layout {pool.layout}")
+        if self._pages.is_open:
+            self._notice_flushes(pool)
 
     def _notice_flushes(self, pool: Any) -> None:
-        """Who changes the weights of an engine flushes its caches: this pool is cleared then."""
+        """Who flushes SGLang's caches has this pool cleared."""
         clear: Callable[[], Any] = pool.clear
 
         def cleared() -> Any:
-            self._epochs.ask()
+            self._pages.flushed()
             return clear()
 
         pool.clear = cleared
@@ -127,62 +81,25 @@ class KvtierStorage(HiCacheStorage):
     def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: Any) -> None:
         super().register_mem_host_pool_v2(host_pool, host_pool_name)
         name = str(host_pool_name)
-        if self._client is None or name == "kv":
+        if not self._pages.is_open or name == "kv":
             return
         try:
             self._sides[name] = self._side(name, host_pool)
         except NamespaceMismatch as error:
-            refuse(error, self._settings.mismatch, _TEXTS, _log)
+            self._pages.refuse(error)
         except Exception as error:
             self._guard.tell(f"pool {name} is not kept, so what needs it is computed: {error!r}")
 
     def _side(self, name: str, pool: Any) -> "_Side":
-        assert self._client is not None
         page = pool.get_dummy_flat_data_page()
-        config = self._config
-        ranks = self._model.ranks
         layout = f"{str(page.dtype).removeprefix('torch.')} {type(pool).__name__} {getattr(pool, 'layout', '')}"
-        named = self._identity.of_rank(
-            layout, Place(int(config.pp_rank), int(config.pp_size), ranks.rank, ranks.size), PoolText(f"/{name}", {"pool": name})
-        )
-        page_bytes = int(page.numel() * page.element_size())
-        return _Side(self._client.namespace(named.name, block_bytes=page_bytes, **named.properties), pool, self._settings)
-
-    # ---- which weights the pages are of ----
-
-    def _salted(self, keys: Sequence[str]) -> list[bytes]:
-        """The keys of pages with the weights that are in memory now."""
-        self._weigh()
-        prefix = Prefix("", 0, [hash_bytes(key) for key in keys])
-        assert self._pools is not None
-        return Keys(self._epochs).of(prefix, self._pools[0].group, 0, len(keys))
-
-    def _weigh(self) -> None:
-        """Looks at the weights after a flush, before anything is stored or loaded."""
-        if not self._epochs.question:
-            return
-        with self._weigh_lock:
-            question = self._epochs.question
-            if question:
-                before = self._epochs.salt
-                self._epochs.answer(question, {_HERE: self._model.loaded()})
-                if self._epochs.salt != before:
-                    _log.info("kvtier: the weights of this engine have changed. Its pages now have other keys than those of the earlier weights.")
+        return _Side(self._pages.side(layout, name, int(page.numel() * page.element_size())), pool, self._settings)
 
     # ---- keys and values ----
 
     def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
         """How many of these pages, from the first, can be read."""
-        search = self._search
-        if search is None or not keys:
-            return 0
-        try:
-            self._weigh()
-            found = search.find(Prefix.of("", keys, self._page_tokens), holds=False)
-            return found.tokens // self._page_tokens
-        except Exception as error:
-            self._guard.tell(f"cannot look for pages: {error!r}")
-            return 0
+        return self._pages.found(keys)
 
     def batch_get_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
         """Reads pages to these places of the host pool; for each whether it is there now."""
@@ -194,15 +111,15 @@ class KvtierStorage(HiCacheStorage):
 
     def _moved(self, keys: Sequence[str], host_indices: Any, extra_info: Any, is_store: bool) -> list[bool]:
         nothing = [False] * len(keys)
-        transfers = self._transfers
+        transfers = self._pages.transfers
         allowed = self._settings.store != "none" if is_store else self._settings.load
         if transfers is None or not keys or not allowed or not self._guard.may_ask():
             return nothing
         try:
             before = list(getattr(extra_info, "prefix_keys", None) or ())
-            salted = self._salted([*before[-1:], *keys])
+            salted = self._pages.salted([*before[-1:], *keys])
             parent = salted[0] if before else None
-            transfer = Transfer("", salted[len(before[-1:]) :], list(page_ids(host_indices, self._page_tokens)), len(before), parent)
+            transfer = Transfer("", salted[len(before[-1:]) :], list(page_ids(host_indices, self._pages.page_tokens)), len(before), parent)
             if is_store:
                 statuses = transfers.put(transfer)
                 self._guard.judge([one for one in statuses if one is Status.NAMESPACE_MISMATCH])
@@ -235,7 +152,7 @@ class KvtierStorage(HiCacheStorage):
         if side is None or not self._settings.load or not self._guard.may_ask():
             return set()
         try:
-            there = side.present(self._salted(keys))
+            there = side.present(self._pages.salted(keys))
         except Exception as error:
             self._guard.tell(f"cannot look for pages of pool {transfer.name}: {error!r}")
             return set()
@@ -265,7 +182,7 @@ class KvtierStorage(HiCacheStorage):
         if side is None or not keys or not allowed or not self._guard.may_ask() or transfer.host_indices is None:
             return [False] * len(keys)
         try:
-            return (side.store if is_store else side.load)(self._salted(keys), transfer.host_indices)
+            return (side.store if is_store else side.load)(self._pages.salted(keys), transfer.host_indices)
         except Exception as error:
             self._guard.tell(f"cannot move pages of pool {transfer.name}: {error!r}")
             return [False] * len(keys)
@@ -291,23 +208,11 @@ class KvtierStorage(HiCacheStorage):
 
     def clear(self) -> None:
         """Deletes all pages of this engine's namespaces, also those of the other engines that share them."""
-        try:
-            for namespace in self._namespaces():
-                namespace.clear()
-        except Exception as error:
-            self._guard.tell(f"cannot clear the pages: {error!r}")
-
-    def _namespaces(self) -> list[Namespace]:
-        mine = [] if self._pools is None else [self._pools[number].namespace for number in range(len(self._pools))]
-        return [*mine, *(side.namespace for side in self._sides.values())]
+        self._pages.clear([side.namespace for side in self._sides.values()])
 
     def close(self) -> None:
         """Ends what is under way, and lets go of the engine's memory."""
-        self._transfers = None
-        for end in (self._search, self._pools, self._client):
-            if end is not None:
-                end.close()
-        self._search = self._pools = self._client = None
+        self._pages.close()
         self._sides = {}
 
 
