@@ -1,0 +1,236 @@
+"""Compares two builds of kvtier: scripts/bench builds OLD.
+
+The daemons of both builds run at once. Their clients work in turns of a fraction of a second, so what else the machine does meets both
+builds alike. A row is the median, over the turns, of the new build's speed divided by the old build's speed in the neighbouring turn.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvtier_testing import process
+
+from bench.bench_all import revision
+from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments, folder, run_tool, say, some_of, whole
+
+KIB, MIB = 1 << 10, 1 << 20
+SLICE_MS = 150
+LOWER_SLICE_MS = 400
+WARM_S = 20.0
+KEPT_BLOCKS = 1_000_000
+KEPT_BLOCK_BYTES = 1 * KIB
+
+
+class Failed(Exception):
+    """A daemon or a client that does not do what it must; the text says which."""
+
+
+@dataclass
+class Build:
+    """A daemon of one build, and its client."""
+
+    root: Path
+    folder: Path
+    daemon: "subprocess.Popen[str] | None" = None
+    client: "subprocess.Popen[str] | None" = None
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "kvtier.sock"
+
+    def start(self, settings: dict[str, object]) -> None:
+        """Starts the daemon and its client."""
+        self.folder.mkdir(exist_ok=True)
+        own = {"http.enabled": "false", "grpc.enabled": "false", "ssd.bytes": 0} | settings
+        command = process.command_of([str(self.root / "scripts" / "kvtierd")], self.socket, own)
+        self.daemon, _ = process.start(command, self.folder / "daemon.log", Failed)
+        self.connect()
+
+    def connect(self) -> None:
+        """Starts the client."""
+        python = self.root / "target" / "venv-bench" / "bin" / "python"
+        self.client = subprocess.Popen(
+            [str(python), "-P", str(Path(__file__).with_name("build_worker.py")), str(self.socket)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def ask(self, command: str) -> float:
+        """What the client answers to a command."""
+        assert self.client is not None and self.client.stdin is not None and self.client.stdout is not None
+        self.client.stdin.write(command + "\n")
+        self.client.stdin.flush()
+        word, _, text = self.client.stdout.readline().strip().partition(" ")
+        if word != "ok":
+            raise Failed(f"{self.root}: {text or 'the client ended'}")
+        return float(text)
+
+    def disconnect(self) -> None:
+        """Ends the client."""
+        if self.client is not None:
+            self.client.kill()
+            self.client.wait()
+            self.client = None
+
+    def kill(self) -> None:
+        """Kills the daemon, which leaves its memory to the next one."""
+        self.disconnect()
+        if self.daemon is not None:
+            self.daemon.kill()
+            self.daemon.wait()
+
+    def stop(self) -> None:
+        """Ends the client and the daemon."""
+        self.disconnect()
+        if self.daemon is not None:
+            process.stop(self.daemon)
+
+
+Pairs = list[tuple[float, float]]
+Builds = tuple[Build, Build]
+
+
+def in_turns(builds: Builds, command: str, turns: int) -> Pairs:
+    """The old and the new build's answers, in pairs; each build goes first in every second pair."""
+    pairs = []
+    for turn in range(turns):
+        answers = {}
+        for build in builds if turn % 2 else builds[::-1]:
+            answers[build.root] = build.ask(command)
+        pairs.append((answers[builds[0].root], answers[builds[1].root]))
+    return pairs
+
+
+def warm(builds: Builds, command: str) -> None:
+    """Lets the compilers of both daemons see the work."""
+    ends = time.monotonic() + WARM_S
+    while time.monotonic() < ends:
+        for build in builds:
+            build.ask(command)
+
+
+@contextmanager
+def running(builds: Builds, settings: Callable[[Build], dict[str, object]]) -> Iterator[None]:
+    """Both daemons, until the end of the block."""
+    with ExitStack() as ends:
+        for build in builds:
+            ends.callback(shutil.rmtree, build.folder, ignore_errors=True)
+            ends.callback(build.stop)
+            build.start(settings(build))
+        yield
+
+
+def latency(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
+    """Leases and lookups of small blocks."""
+    with running(builds, lambda build: {"host.bytes": "256MiB", "host.keep": 0}):
+        for build in builds:
+            build.ask(f"use {4 * KIB}")
+            build.ask("fill 4096")
+        for name, command in (
+            ("lease of one block", f"acquire {SLICE_MS} 1"), ("leases of one block, 64 at once", f"pipelined {SLICE_MS}"),
+            ("lookup of 256 blocks", f"lookup {SLICE_MS} 256"), ("lease of 256 blocks", f"acquire {SLICE_MS} 256"),
+            ("put of 64 x 4 KiB", f"put_cleared {SLICE_MS} 64"), ("get of 64 x 4 KiB", f"get {SLICE_MS} 64"),
+        ):  # fmt: skip
+            warm(builds, command)
+            yield name, in_turns(builds, command, turns)
+
+
+def copies(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
+    """Puts and gets with copies, in host memory."""
+    with running(builds, lambda build: {"host.bytes": "1GiB", "host.keep": 0}):
+        for size, words, batch in ((256 * KIB, "256 KiB", 16), (MIB, "1 MiB", 8), (4 * MIB, "4 MiB", 4)):
+            for build in builds:
+                build.ask(f"use {size}")
+                build.ask(f"fill {(256 * MIB) // size}")
+            for verb, command in (("put", "put_cleared"), ("get", "get")):
+                ask = f"{command} {SLICE_MS} {batch}"
+                warm(builds, ask)
+                yield f"{verb} of {batch} x {words}", in_turns(builds, ask, turns)
+
+
+def ssd(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
+    """Puts beyond the host memory, gets from SSD, and puts beyond the SSD."""
+
+    def settings(build: Build) -> dict[str, object]:
+        return {"host.bytes": "256MiB", "host.keep": 0, "ssd.directory": build.folder, "ssd.bytes": "1GiB"}
+
+    size, batch, lower_turns = 256 * KIB, 16, max(4, turns // 4)
+    with running(builds, settings):
+        for build in builds:
+            build.ask(f"use {size}")
+            build.ask(f"fill {768 * MIB // size}")
+        get, put = f"get {LOWER_SLICE_MS} {batch}", f"put {LOWER_SLICE_MS} {batch}"
+        warm(builds, get)
+        yield "get of 16 x 256 KiB from SSD", in_turns(builds, get, lower_turns)
+        warm(builds, put)
+        yield "put of 16 x 256 KiB, host memory and SSD full", in_turns(builds, put, lower_turns)
+
+
+def start(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
+    """Starts with a million blocks in kept memory: 1 / seconds from the start of the process to its first hit."""
+    kept: dict[str, object] = {"host.bytes": "2GiB"}
+    with running(builds, lambda build: kept | {"host.directory": build.folder / "keeper"}):
+        for build in builds:
+            build.ask(f"use {KEPT_BLOCK_BYTES}")
+            build.ask(f"fill {KEPT_BLOCKS}")
+        pairs = []
+        for turn in range(max(3, turns // 8)):
+            took = {}
+            for build in builds if turn % 2 else builds[::-1]:
+                build.kill()
+                begun = time.monotonic()
+                build.start(kept | {"host.directory": build.folder / "keeper"})
+                build.ask(f"use {KEPT_BLOCK_BYTES}")
+                build.ask(f"assume {KEPT_BLOCKS}")
+                took[build.root] = 1 / (time.monotonic() - begun)
+            pairs.append((took[builds[0].root], took[builds[1].root]))
+        yield f"start with {KEPT_BLOCKS} kept blocks", pairs
+
+
+PARTS = {"latency": latency, "copies": copies, "ssd": ssd, "start": start}
+
+
+def main() -> int:
+    """The program; its exit code."""
+    parser = Arguments(prog="scripts/bench builds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", metavar="OLD", type=folder, help="the checkout of the old build, in which scripts/bench has run once")
+    parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), metavar="PART,...", help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--turns", type=whole, default=40, help="pairs of turns for each row (default: 40)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also writes the rows as JSON")
+    options = parser.parse_args()
+    old = options.old.resolve()
+    if not (old / "target" / "venv-bench" / "bin" / "python").is_file():
+        parser.error(f"{old} has no Python client in target/venv-bench; run 'scripts/bench local --quick' in it first")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="kvtier-builds.") as name:
+        builds = (Build(old, Path(name) / "old"), Build(ROOT, Path(name) / "new"))
+        print(f"{'row':<46} {'old':>10} {'new':>10} {'new/old':>8} {'quarter':>8} {'pairs':>6}")
+        for part in options.only:
+            say(f"{part}: {PARTS[part].__doc__}")
+            for what, pairs in PARTS[part](builds, options.turns):
+                ratios = sorted(new / before for before, new in pairs)
+                before, new = (statistics.median(side) for side in zip(*pairs, strict=True))
+                row = {"name": what, "old_per_s": before, "new_per_s": new, "ratio": statistics.median(ratios), "pairs": len(pairs)}
+                rows.append(row)
+                print(
+                    f"{what:<46} {before:>10.4g} {new:>10.4g} {row['ratio']:>8.3f} {ratios[len(ratios) // 4]:>8.3f} {len(pairs):>6}", flush=True
+                )
+    if options.json:
+        options.json.write_text(json.dumps({"revision": revision(), "old": str(old), "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        run_tool(main)
+    except Failed as error:
+        sys.exit(f"error: {error}")
