@@ -6,12 +6,16 @@ import io.netty.channel.AdaptiveRecvByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelConfig;
 import io.netty.channel.RecvByteBufAllocator;
+import io.netty.handler.ssl.SslHandler;
 import io.netty.util.UncheckedBooleanSupplier;
 
 /**
  * How much is read of a connection at once: little while nobody knows what it is good for, as each
  * byte of a request can take a hundred of the heap; much once it is known to carry blocks. One for
  * each connection.
+ *
+ * <p>Large reads of a connection with TLS go to buffers on the heap: the JDK decrypts a direct
+ * buffer in pieces of 512 bytes.
  */
 public final class ReadSizes implements RecvByteBufAllocator {
   private static final int FIRST_BYTES_MAX = 4 << 10;
@@ -19,10 +23,12 @@ public final class ReadSizes implements RecvByteBufAllocator {
       new AdaptiveRecvByteBufAllocator(256, 1 << 10, FIRST_BYTES_MAX).maxMessagesPerRead(1);
   private final RecvByteBufAllocator large = new AdaptiveRecvByteBufAllocator();
   private volatile boolean isLarge;
+  private volatile boolean isOnHeap;
 
   /** Has a connection that came through a {@link GuardedTransport} read much at once. */
   public static void enlarge(Channel connection) {
     if (connection.config().getRecvByteBufAllocator() instanceof ReadSizes sizes) {
+      sizes.isOnHeap = connection.pipeline().get(SslHandler.class) != null;
       sizes.isLarge = true;
     }
   }
@@ -37,6 +43,7 @@ public final class ReadSizes implements RecvByteBufAllocator {
     private final ExtendedHandle small;
     private final ExtendedHandle large;
     private ExtendedHandle current;
+    private boolean isRoundOnHeap;
 
     Switch(ExtendedHandle small, ExtendedHandle large) {
       this.small = small;
@@ -46,13 +53,17 @@ public final class ReadSizes implements RecvByteBufAllocator {
 
     @Override
     public void reset(ChannelConfig config) {
-      current = isLarge ? large : small;
+      boolean isLargeRound = isLarge;
+      current = isLargeRound ? large : small;
+      isRoundOnHeap = isLargeRound && isOnHeap;
       current.reset(config);
     }
 
     @Override
     public ByteBuf allocate(ByteBufAllocator allocator) {
-      return current.allocate(allocator);
+      return isRoundOnHeap
+          ? allocator.heapBuffer(current.guess())
+          : current.allocate(allocator);
     }
 
     @Override
