@@ -165,7 +165,7 @@ make_tar() {
   cp -a "$work/tree" "$tree"
   mkdir -p "$tree/share/doc/kvtier" "$tree/share/systemd" "$tree/etc"
   mv "$tree"/lib/kvtier/{licences,THIRD-PARTY.txt,sbom.cdx.json} "$tree/share/doc/kvtier/"
-  cp LICENSE NOTICE CHANGELOG.md "$tree/share/doc/kvtier/"
+  cp LICENSE NOTICE "$tree/share/doc/kvtier/"
   copy_documents "$tree/share/doc/kvtier"
   cp packaging/etc/kvtier.yaml "$tree/etc/"
   cp config/systemd/* "$tree/share/systemd/"

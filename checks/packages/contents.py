@@ -407,6 +407,7 @@ def compress(folder: Path) -> None:
 
 # Documents for operators, all in one folder.
 DOCUMENTS = (
+    "CHANGELOG.md",
     "SECURITY.md",
     "docs/operate/*.md",
     "docs/concepts/guarantees.md",

@@ -6,6 +6,7 @@ import pytest
 
 from checks.documents import notice
 from checks.packages import contents as package
+from checks.shared.checkout import ROOT
 
 
 def check(tmp_path: Path, jars: list[str], text: str) -> list[str]:
@@ -77,3 +78,9 @@ def test_debianControl_namesAMaintainerOnlyWhereThereIsOne(project: Path, capsys
 def test_changelogWithoutAVersion_isRefused(project: Path) -> None:
     with pytest.raises(SystemExit, match="no section for 9.9.9"):
         package.notes(project, "9.9.9")
+
+
+def test_documentsOfThePackages_linkToOneAnotherOnly(tmp_path: Path) -> None:
+    package.documents(ROOT, tmp_path)
+    assert {"CHANGELOG.md", "SECURITY.md", "upgrade.md"} <= {document.name for document in tmp_path.iterdir()}
+    package.links(tmp_path)
