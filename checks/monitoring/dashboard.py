@@ -418,9 +418,10 @@ class Daemon:
         seen: list[object] = []
 
         def is_still() -> bool:
-            counters = self.api("stats")["counters"]
+            stats = self.api("stats")
             moved = ("put_blocks", "demotions", "promotions", "object_stored", "object_fetched", "operations")
-            seen.append([counters[name] for name in moved])
+            used = [tier["bytes_used"] for tier in stats["tiers"]]
+            seen.append([stats["counters"][name] for name in moved] + used)
             time.sleep(0.4)
             return len(seen) > 3 and all(one == seen[-1] for one in seen[-4:])
 
