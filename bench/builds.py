@@ -40,6 +40,7 @@ class Build:
     """A daemon of one build, and its client."""
 
     root: Path
+    python: Path
     folder: Path
     daemon: "subprocess.Popen[str] | None" = None
     client: "subprocess.Popen[str] | None" = None
@@ -58,9 +59,8 @@ class Build:
 
     def connect(self) -> None:
         """Starts the client."""
-        python = self.root / "target" / "venv-bench" / "bin" / "python"
         self.client = subprocess.Popen(
-            [str(python), "-P", str(Path(__file__).with_name("build_worker.py")), str(self.socket)],
+            [str(self.python), "-P", str(Path(__file__).with_name("build_worker.py")), str(self.socket)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -97,6 +97,11 @@ class Build:
 
 Pairs = list[tuple[float, float]]
 Builds = tuple[Build, Build]
+
+
+def client_of(root: Path) -> Path:
+    """The Python with the client of a checkout."""
+    return root / "target" / "venv-bench" / "bin" / "python"
 
 
 def in_turns(builds: Builds, command: str, turns: int) -> Pairs:
@@ -199,20 +204,21 @@ def start(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
 PARTS = {"latency": latency, "copies": copies, "ssd": ssd, "start": start}
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """The program; its exit code."""
     parser = Arguments(prog="scripts/bench builds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", metavar="OLD", type=folder, help="the checkout of the old build, in which scripts/bench has run once")
     parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), metavar="PART,...", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--turns", type=whole, default=40, help="pairs of turns for each row (default: 40)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also writes the rows as JSON")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     old = options.old.resolve()
-    if not (old / "target" / "venv-bench" / "bin" / "python").is_file():
+    python = client_of(old)
+    if not python.is_file():
         parser.error(f"{old} has no Python client in target/venv-bench; run 'scripts/bench local --quick' in it first")
     rows = []
     with tempfile.TemporaryDirectory(prefix="kvtier-builds.") as name:
-        builds = (Build(old, Path(name) / "old"), Build(ROOT, Path(name) / "new"))
+        builds = (Build(old, python, Path(name) / "old"), Build(ROOT, client_of(ROOT), Path(name) / "new"))
         print(f"{'row':<46} {'old':>10} {'new':>10} {'new/old':>8} {'quarter':>8} {'pairs':>6}")
         for part in options.only:
             say(f"{part}: {PARTS[part].__doc__}")
