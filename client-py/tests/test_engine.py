@@ -23,6 +23,7 @@ from kvtier.engine import (
     ALL, LAST, Found, Guard, Identity, Need, Place, Pools, PoolText, Prefix, Settings, Texts, Transfer, Transfers, hash_bytes, refuse, usable_tokens,
     window,
 )  # fmt: skip
+from kvtier.engine.keys import all_hash_bytes
 from kvtier.engine.testing import Wanted
 
 _numbers = itertools.count()
@@ -101,6 +102,19 @@ def test_hash_ofAnyForm_isBytes(value: bytes | str | int, expected: bytes) -> No
 def test_hash_thatIsNone_isNamed(value: Any, text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         hash_bytes(value)
+
+
+@pytest.mark.parametrize(
+    "values", [["01ff", "02FF"], ["01ff", "02"], ["01ff", b"\2"], [b"\1", "02ff"], ["ab  ", "cdef"], ["01ff", 7], [1, 2], [], ["ff" * 32] * 3]
+)
+def test_hashes_allAtOnce_areThoseOfEach(values: list[Any]) -> None:
+    assert all_hash_bytes(values) == [hash_bytes(one) for one in values]
+
+
+@pytest.mark.parametrize("values", [["01ff", "0g02"], ["", ""], ["ff" * 33] * 2, ["01ff", 1.5], ["0 1f", "02ff"], ["01f"] * 2])
+def test_hashes_ofWhichOneIsNone_areRefused(values: list[Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        all_hash_bytes(values)
 
 
 # ---- identities ----

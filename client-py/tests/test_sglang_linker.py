@@ -29,6 +29,8 @@ from kvtier_testing.sglang_double import (
 
 from kvtier import InvalidArgument
 from kvtier.sglang._memory import Ranks, device_memory_of
+from kvtier.torch._cuda import region_spec
+from kvtier.torch._shards import cells_of
 
 PAGES = 24
 _numbers = itertools.count()
@@ -504,6 +506,17 @@ def test_poolWithAnotherOrderOrMoreThanKeysAndValues_isNotKnown(changed: dict[st
     assert device_memory_of(pool, PAGE_TOKENS, Ranks()) is not None
     vars(pool).update(changed)
     assert device_memory_of(pool, PAGE_TOKENS, Ranks()) is None
+
+
+@pytest.mark.parametrize(("rank", "size"), [(0, 1), (1, 2), (5, 8)])
+@pytest.mark.parametrize("mla", [False, True])
+def test_pool_canBeARegionOfAGpu(rank: int, size: int, mla: bool) -> None:
+    heads = 1 if mla else max(1, HEADS // size)
+    memory = device_memory_of(device_pool(4, heads, mla=mla), PAGE_TOKENS, Ranks() if mla else Ranks(rank, size, HEADS))
+    assert memory is not None and memory.shard is not None
+    cells = cells_of(memory.tensors, memory.shard)
+    spec = region_spec(cells.planes(), device="GPU-0", place=lambda *_: (bytes(64), 0), cells=cells)
+    assert (spec.layers, len(spec.parts), len(spec.tensors)) == (LAYERS, 1 if mla else 2, len(memory.tensors))
 
 
 def test_poolWhosePagesAreNotWhole_isNotKnown() -> None:

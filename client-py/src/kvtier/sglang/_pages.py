@@ -11,7 +11,7 @@ from kvtier.engine.epochs import Epochs
 from kvtier.engine.find import Search
 from kvtier.engine.guard import Guard
 from kvtier.engine.identity import Identity, Named, Place, PoolText, Texts, refuse
-from kvtier.engine.keys import Keys, Prefix, hash_bytes
+from kvtier.engine.keys import Keys, Prefix, all_hash_bytes
 from kvtier.engine.pools import Pools
 from kvtier.engine.settings import Settings
 from kvtier.engine.transfers import Transfers
@@ -151,7 +151,7 @@ class Pages:
         """The keys of pages with the weights that are in memory now."""
         self.weigh()
         assert self.pools is not None
-        return Keys(self._epochs).of(Prefix("", 0, [hash_bytes(key) for key in keys]), self.pools[0].group, 0, len(keys))
+        return Keys(self._epochs).of(Prefix("", 0, all_hash_bytes(keys)), self.pools[0].group, 0, len(keys))
 
     # ---- pages ----
 
