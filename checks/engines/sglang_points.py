@@ -1,7 +1,7 @@
 """What a check of SGLang's linker and its probe in the engine's process (`sglang_probe`) know both."""
 
 FOLDER = "KVTIER_CHECK_PROBE"
-LOOKUPS = 5000
+WARM, LOOKUPS = 5000, 5000
 
 AFTER_COPIES_BEGAN_S = {f"{us} us after the copies began": us / 1e6 for us in (0, 100, 200, 500, 1000, 2000, 5000)}
 POINTS = (

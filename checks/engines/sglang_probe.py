@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from checks.engines.sglang_points import AFTER_COPIES_BEGAN_S, FOLDER, LOOKUPS
+from checks.engines.sglang_points import AFTER_COPIES_BEGAN_S, FOLDER, LOOKUPS, WARM
 from kvtier.sglang.linker import KvtierLinker
 
 
@@ -49,6 +49,9 @@ class ProbedLinker(KvtierLinker):
         self._reach("after the lookup")
         if found and (self._folder / "time").exists():
             (self._folder / "time").unlink()
+            for _ in range(WARM):
+                # A daemon that has served as many compiles no more code meanwhile.
+                super().lookup(rid, transfers)
             (self._folder / "times").write_text(json.dumps({"pages": len(found), "us": [self._timed(rid, transfers) for _ in range(LOOKUPS)]}))
         return found
 

@@ -53,7 +53,7 @@ class Engine:
             more |= {"tp_size": arguments.ranks, "disable_custom_all_reduce": True}
         self.engine = sglang.Engine(
             model_path=str(arguments.model), skip_tokenizer_init=True, device="cpu", dtype=arguments.dtype, attention_backend="torch_native",
-            disable_cuda_graph=True, page_size=arguments.page, max_total_tokens=8192, mem_fraction_static=0.05, sampling_backend="pytorch",
+            disable_cuda_graph=True, page_size=arguments.page, max_total_tokens=8192, mem_fraction_static=0.4, sampling_backend="pytorch",
             random_seed=7, log_level="info", sleep_on_idle=True, **more,
         )  # fmt: skip
 

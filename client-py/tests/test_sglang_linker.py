@@ -454,6 +454,17 @@ def test_flush_withTheSameWeightsFindsAll_andWithOthersNothing(make: Make) -> No
     assert engine.load(keys)
 
 
+def test_flush_ofWeightsThatNobodyCanRead_beginsAnew_andTheRanksAgree(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = keys_of(3)
+    engine = make(ranks=2)
+    engine.store(keys)
+    monkeypatch.setattr(engine.linkers[1]._pages.model, "loaded", lambda: "")
+    engine.each(lambda one, _: one.reset())
+    assert engine.found(keys) == [0, 0]
+    assert engine.store(keys, 50) == [True, True]
+    assert engine.found(keys) == [3, 3] and engine.load(keys, 50)
+
+
 def test_reset_endsWhatIsUnderWay(make: Make) -> None:
     keys = keys_of(4)
     engine = make()
