@@ -97,10 +97,35 @@ def of_batches(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, 
     return made
 
 
-def kvtier(socket: Path) -> dict[str, Any]:
+def of_layers(found: dict[str, Any], link_ms: Callable[[int], float]) -> dict[str, dict[str, Any]]:
+    """The results of layers.py in medians, by the length of the prompts. `link_ms`: what the link takes for so many tokens; 0: unknown.
+
+    By the tokens at the end that were new: a restore that comes whole ends with the sum of a hit and the link at best, one that comes
+    by layer with the longer one of both.
+    """
+    made: dict[str, dict[str, Any]] = {}
+    for length, kinds in found.items():
+        row = made[length] = {f"copy_{mode}_ms": statistics.median(times) for mode, times in kinds["copies"].items()}
+        for mode, runs in kinds["beside"].items():
+            row[f"beside_{mode}"] = {name: statistics.median(one[name] for one in runs) for name in runs[0]}
+        for tail, times in kinds.items():
+            if not tail.isdigit():
+                continue
+            whole, layers = statistics.median(times["whole"]), statistics.median(times["layers"])
+            hit = statistics.median([*times["whole_hit"], *times["layers_hit"]])
+            row[f"new_{tail}"] = {"whole_ms": whole, "layers_ms": layers, "hit_ms": hit, "ratio": layers / whole}
+            row[f"new_{tail}"] |= {"wrong": times["wrong"], "promised": times["promised"] / len(times["layers"])}
+            link = link_ms(int(length) - int(tail))
+            if link:
+                row[f"new_{tail}"] |= {"link_ms": link, "whole_of_limit": whole / (hit + link), "layers_of_limit": layers / max(hit, link)}
+    return made
+
+
+def kvtier(socket: Path, **settings: Any) -> dict[str, Any]:
+    """vLLM's configuration of the connector, with more of its settings by their names."""
     return {
         "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
-        "kv_connector_extra_config": {"kvtier.socket": str(socket)},
+        "kv_connector_extra_config": {"kvtier.socket": str(socket)} | {f"kvtier.{name}": value for name, value in settings.items()},
     }  # fmt: skip
 
 
@@ -281,15 +306,29 @@ class Runs:
         """New prompts with the connector and without, without CUDA graphs."""
         self.note("batches_eager", **of_batches(self._by_turns("batches_eager", "batches", "--eager", "--only", "prompts")))
 
+    def layers(self) -> None:
+        """Loads that come by layer and whole, in turns within one process."""
+        self._layers("layers")
+
+    def layers_graphs(self) -> None:
+        """As `layers`, with CUDA graphs for the steps that only generate."""
+        self._layers("layers_graphs", "--graphs")
+
+    def _layers(self, name: str, *more: str) -> None:
+        found = self._by_turns(name, "layers", "--lens", self.lens, *more, load_by_layer="on")
+        made = of_layers(found, self._link_ms)
+        self.has_failed |= any(kind["wrong"] for row in made.values() for name, kind in row.items() if name.startswith("new_"))
+        self.note(name, **made)
+
     @property
     def _longest(self) -> int:
         return int(self.lens.split(",")[-1])
 
-    def _by_turns(self, name: str, program: str, *more: str) -> dict[str, Any]:
-        """Runs a program that removes the connector from its engine and puts it back; returns its figures."""
+    def _by_turns(self, name: str, program: str, *more: str, **settings: Any) -> dict[str, Any]:
+        """Runs a program that changes the connector of its engine as it runs; returns its figures. `settings`: of the connector."""
         out = self.file(name, ".json")
         command = [sys.executable, "-m", f"checks.engines.{program}", "--out", str(out), "--tokens", str(self._longest)]
-        command += ["--kv", json.dumps(kvtier(self.work / "sock")), *more]
+        command += ["--kv", json.dumps(kvtier(self.work / "sock", **settings)), *more]
         daemon = self.daemon(f"kvtierd-{name}", self.host, "0")
         try:
             with self.file(name, ".log").open("w") as log:
@@ -316,14 +355,13 @@ class Runs:
             daemon = self.daemon("kvtierd-sharing", self.host, "0")
             try:
                 with Client(self.work / "sock", timeout=30) as client:
-                    start = self._starter(model, {"kvtier.share": "on"})
+                    start = self._starter(model, {"share": "on"})
                     self.has_failed |= not several.sharing(start, self.note, self._lens, self.reps, client.counters)
             finally:
                 daemon.stop()
 
     def _starter(self, model: Path, settings: dict[str, Any]) -> Callable[[str, int, str], several.Engine]:
-        kv = kvtier(self.work / "sock")
-        kv["kv_connector_extra_config"] |= settings
+        kv = kvtier(self.work / "sock", **settings)
 
         def start(gpus: str, ranks: int, name: str) -> several.Engine:
             return several.Engine(
@@ -404,7 +442,7 @@ def copied():
 print(statistics.median(copied() for _ in range(7)))
 """
 
-PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "batches", "batches_eager", "ssd")
+PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "layers", "layers_graphs", "batches", "batches_eager", "ssd")
 PARTS_OF_TWO = ("ranks", "sharing")
 """that need two GPUs"""
 

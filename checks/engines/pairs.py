@@ -30,7 +30,8 @@ TINY: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate
 class Engine:
     """One vLLM whose device has room for one prompt and little more: the next one takes the place of the last."""
 
-    def __init__(self, kv: dict[str, Any], tokens: int, tiny: bool, folder: Path, eager: bool) -> None:
+    def __init__(self, kv: dict[str, Any], tokens: int, tiny: bool, folder: Path, eager: bool, spare_blocks: int = 2) -> None:
+        """`spare_blocks`: those that a tiny device has beside those of one prompt."""
         # This program needs the engine's scheduler in its own process.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("PYTHONHASHSEED", "0")
@@ -40,6 +41,7 @@ class Engine:
         (folder / "config.json").write_text(json.dumps(WHOLE | (TINY if tiny else {})))
         # A processor's attention takes no smaller ones.
         self.block_tokens = 32 if tiny else 16
+        self.device_blocks = tokens // self.block_tokens + (spare_blocks if tiny else 252)
         more: dict[str, Any] = {} if tiny else {"attention_config": {"backend": "FLASH_ATTN"}, "gpu_memory_utilization": 0.5}
         eager = eager or tiny
         if not eager:
@@ -48,7 +50,7 @@ class Engine:
         self.llm = vllm.LLM(
             model=str(folder), load_format="dummy", skip_tokenizer_init=True, max_model_len=tokens + self.block_tokens, block_size=self.block_tokens,
             enforce_eager=eager, enable_prefix_caching=True, seed=0, max_num_batched_tokens=8192, kv_transfer_config=kv,
-            num_gpu_blocks_override=tokens // self.block_tokens + (2 if tiny else 252), **more,
+            num_gpu_blocks_override=self.device_blocks, **more,
         )  # fmt: skip
         self._switch = Switch(self.llm)
         self._settings = self._switch.scheduler._settings
@@ -62,18 +64,28 @@ class Engine:
         self._flush(reused)
         self.flush_ms += (time.perf_counter() - begun) * 1e3
 
-    def become(self, mode: str) -> None:
-        """From now on: 'without' a connector; a 'bare' one; kvtier's, and the blocks that are 'computed' are 'stored', or not."""
+    @property
+    def worker(self) -> Any:
+        """The connector's side that copies."""
+        return self._switch.worker
+
+    def become(self, mode: str, by_layer: str = "off") -> None:
+        """From now on: 'without' a connector; a 'bare' one; kvtier's, and the blocks that are 'computed' are 'stored', or not, and loads
+        come `by_layer` as kvtier.load_by_layer says."""
         if mode == "bare":
             self._switch.connect_bare()
         else:
             self._switch.connect(mode != "without")
         stores = self._settings.store if mode == "stored" else "none"
-        self._switch.scheduler._settings = dataclasses.replace(self._settings, store=stores)
+        self._switch.scheduler._settings = dataclasses.replace(self._settings, store=stores, load_by_layer=by_layer)
+
+    def sampling(self, tokens: int) -> Any:
+        """The parameters of a request for so many tokens."""
+        return self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
 
     def generate(self, prompts: list[list[int]], tokens: int) -> list[Any]:
         """Generates this number of tokens for each prompt."""
-        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        sampling = self.sampling(tokens)
         made: list[Any] = self.llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
         return made
 

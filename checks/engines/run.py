@@ -4,7 +4,9 @@ Runs in the engine's own virtual environment. Each line of standard input is a J
 descriptor that --answers names:
 
     {"pass": NAME, "reset": true, "serial": true}   generates; reset: forgets the engine's own prefix cache before; logprobs: one prompt
-                                                    behind the other, and answers with log probabilities; zero: zeroes what it loads
+                                                    behind the other, and answers with log probabilities; zero: zeroes what it loads;
+                                                    late_s: its copies come so many seconds later; kill: ends this process when the
+                                                    engine waits for the first layer of a load
     {"turns": NUMBER}                               computes new prompts with and without the connector, in turns
     {"end": true}
 """
@@ -12,6 +14,7 @@ descriptor that --answers names:
 import json
 import os
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -150,6 +153,7 @@ class Engine:
         )  # fmt: skip
         self.started_s = time.monotonic() - begun
         self.parameters = SamplingParams
+        self._begin_copy: Any = None
         self.batch = 16 if size == "tiny" else 6
         self.shared, self.long = prompts()
         if is_hybrid:
@@ -194,6 +198,40 @@ class Engine:
             collect(worker, request_id, load, statuses)
 
         Worker._collect_load = collected
+        keep = Worker._keep_promise
+
+        def kept(worker: Worker, request_id: str, load: Any) -> None:
+            keep(worker, request_id, load)
+            for tensor in runner.kv_caches:
+                tensor[load.block_ids] = 0
+
+        Worker._keep_promise = kept
+
+    def delay_copies(self, late_s: float) -> None:
+        """From now on each part of a copy begins so much later. The engine core is in this process."""
+        from kvtier.torch._cpu import CpuCopying
+
+        begin = self._begin_copy = self._begin_copy or CpuCopying.begin
+
+        def begun(copying: CpuCopying, work: Any, count: int) -> Any:
+            time.sleep(late_s)
+            return begin(copying, work, count)
+
+        CpuCopying.begin = begun
+
+    def kill_at_first_layer(self, process_id: int) -> None:
+        """Has the daemon be killed once, when the engine waits for the first layer of loads. The engine core is in this process."""
+        from kvtier.vllm._worker import Worker
+
+        wait = Worker.wait_layer
+
+        def waited(worker: Worker, name: str) -> None:
+            if worker._due and Worker.wait_layer is waited:
+                Worker.wait_layer = wait
+                os.kill(process_id, signal.SIGKILL)
+            wait(worker, name)
+
+        Worker.wait_layer = waited
 
     def run(self, command: dict) -> dict:
         before = self.counters()
@@ -201,6 +239,10 @@ class Engine:
         answer: dict = {"pass": command["pass"], "reset": reset}
         if command.get("zero"):
             self.zero_loads()
+        if command.get("late_s"):
+            self.delay_copies(command["late_s"])
+        if command.get("kill"):
+            self.kill_at_first_layer(command["kill"])
         if command.get("logprobs"):
             answer["logprobs"] = self.logprobs()
             after = self.counters()

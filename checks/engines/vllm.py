@@ -27,7 +27,10 @@ HITS_SHARE_MIN = 0.98
 ZERO_SHARE_MIN = 0.98
 ROUNDING_MAX = 1e-4
 """of a log probability: what a batch of other requests changes"""
-_FEW_BLOCKS = {"window": 130, "state": 112}
+_FEW_BLOCKS = {"window": 130, "state": 112, "tiny": 130}
+_LONG = {"long": True, "tokens": 100}
+_LATE_S = 0.02
+"""each part of a copy comes so much later: a tiny model's come faster than it computes"""
 LOCAL_HITS = "prefix_cache_hits"
 HITS = "external_prefix_cache_hits"
 
@@ -79,10 +82,12 @@ def engine(*arguments: Any, **more: Any) -> Iterator[Engine]:
         made.close()
 
 
-def kvtier(socket_path: Path, namespace: str) -> dict:
+def kvtier(socket_path: Path, namespace: str, **settings: Any) -> dict:
+    """vLLM's configuration of the connector, with more of its settings by their names."""
+    extra = {"socket": str(socket_path), "namespace": namespace} | settings
     return {
         "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
-        "kv_connector_extra_config": {"kvtier.socket": str(socket_path), "kvtier.namespace": namespace},
+        "kv_connector_extra_config": {f"kvtier.{name}": value for name, value in extra.items()},
     }  # fmt: skip
 
 
@@ -273,6 +278,63 @@ class Check(Rows):
         furthest = _furthest(answer["logprobs"], right)
         self.hold(f"log probabilities, {case}", answer["logprobs"] == right, f"those without kvtier; the furthest differs by {furthest:g}")
 
+    def layers(self) -> None:
+        """Loads that come by layer: the engine computes the first layers while blocks of the others come."""
+        with engine(self.root, self.folder, "layers-none", None, 0, has_files=True) as plain:
+            right, right_long = (plain.run(**{"pass": "none"} | some)["tokens"] for some in ({}, _LONG))
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                self._one_by_layer(daemon, right)
+                self._few_by_layer(daemon, right_long)
+                self._ranks_by_layer(daemon, right)
+            finally:
+                daemon.stop()
+
+    def _one_by_layer(self, daemon: Daemon, right: list) -> None:
+        """One engine, whose daemon is killed while layers come."""
+        kv = kvtier(daemon.socket, "layers", load_by_layer="on")
+        with engine(self.root, self.folder, "layers", kv, 0, has_files=True) as one:
+            most = one.hello["loadable"]
+            one.run(**{"pass": "cold"})
+            self._by_layer("by layer", one.run(**{"pass": "warm", "reset": True}), right, most)
+            self._by_layer("by layer, late", one.run(**{"pass": "late", "reset": True, "late_s": _LATE_S}), right, most)
+            assert daemon.process is not None
+            killed = one.run(**{"pass": "killed", "reset": True, "late_s": _LATE_S, "kill": daemon.process.pid})
+            daemon.kill()
+            self.hold("tokens, daemon killed while layers come", killed["tokens"] == right, "as without kvtier")
+            written = killed["counters"]["kvtier_written_blocks"]
+            self.hold("daemon killed while layers come", written > 0, f"{written:.0f} blocks were read from its memory", written=written)
+            daemon.start()
+            one.run(**{"pass": "stored again", "reset": True})
+            zeroed = one.run(**{"pass": "zeroed", "reset": True, "late_s": _LATE_S, "zero": True})
+            self.hold("the check sees wrong layers", zeroed["tokens"] != right, "other tokens when what is loaded is zeroed")
+
+    def _by_layer(self, case: str, answer: dict[str, Any], right: list, most: int) -> None:
+        self.hold(f"tokens, {case}", answer["tokens"] == right, "as without kvtier")
+        self._hits(case, answer, most)
+        loads, wait_us = (answer["counters"][f"kvtier_{name}"] for name in ("loads_by_layer", "layer_wait_us"))
+        self.hold(f"loads, {case}", loads > 0, f"{loads:.0f}; the engine waited {wait_us / 1e3:.1f} ms for layers", loads=loads, wait_us=wait_us)
+
+    def _few_by_layer(self, daemon: Daemon, right: list) -> None:
+        """An engine with few blocks: requests are preempted, and come back."""
+        kv = kvtier(daemon.socket, "layers-few", load_by_layer="on")
+        with engine(self.root, self.folder, "layers-few", kv, 0, has_files=True, blocks=_FEW_BLOCKS["tiny"]) as few:
+            answers = [few.run(**{"pass": "preempted", "reset": True, "late_s": _LATE_S} | _LONG) for _ in range(2)]
+        count, loads = (sum(one["counters"].get(name, 0) for one in answers) for name in ("num_preemptions", "kvtier_loads_by_layer"))
+        self.hold("tokens, by layer, preempted", all(one["tokens"] == right for one in answers), "as without kvtier")
+        text = f"{count:.0f} times within two runs, {loads:.0f} loads by layer"
+        self.hold("preempted, by layer", count > 0 and loads > 0, text, preemptions=count, loads=loads)
+
+    def _ranks_by_layer(self, daemon: Daemon, right: list) -> None:
+        """Two tensor-parallel ranks, each of which waits for its layers."""
+        kv = kvtier(daemon.socket, "layers-ranks", load_by_layer="on")
+        with engine(self.root, self.folder, "layers-ranks", kv, 1, 2, has_files=True) as two:
+            most = two.hello["loadable"]
+            two.run(**{"pass": "cold"})
+            self._by_layer("by layer, two ranks", two.run(**{"pass": "warm", "reset": True}), right, most)
+
     def lmcache(self) -> None:
         """Compares the hits with LMCache's for equal prompts: kvtier must not find less."""
         self.reference()
@@ -425,7 +487,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "ranks", "resharding", "hybrid", "lmcache", "absent", "zero")
+    cases = ("identity", "ranks", "resharding", "hybrid", "layers", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

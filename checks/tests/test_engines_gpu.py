@@ -21,7 +21,7 @@ def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         engine_gpu.main(["--out", str(tmp_path), "--only", only])
     assert ended.value.code == 2
-    assert "link, none, offloading, lmcache, kvtier, pairs, batches, batches_eager, ssd" in capsys.readouterr().err
+    assert "link, none, offloading, lmcache, kvtier, pairs, layers, layers_graphs, batches, batches_eager, ssd" in capsys.readouterr().err
 
 
 def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,3 +134,21 @@ def test_batches_areComparedByTheirMedians_andByTheFasterHalf() -> None:
         "without_ms": 100.5, "throughput": pytest.approx(100.5 / 125.5), "of_faster_half": pytest.approx(199 / 249),
         "bare_throughput": pytest.approx(1.005), "bare_of_faster_half": pytest.approx(0.995),
     }  # fmt: skip
+
+
+def test_layers_areHeldToTheLongerOneOfHitAndLink() -> None:
+    times = {"whole": [130.0, 110.0, 120.0], "layers": [90.0, 100.0, 80.0], "whole_hit": [30.0] * 3, "layers_hit": [30.0] * 3, "wrong": 0, "promised": 3}
+    gaps = {"first_token_ms": 100.0, "longest_gap_ms": 20.0, "usual_gap_ms": 10.0}
+    kinds = {
+        "0": times, "2048": times | {"whole_hit": [100.0] * 3, "layers_hit": [100.0] * 3, "wrong": 1},
+        "copies": {"whole": [81.0, 80.0, 82.0], "layers": [84.0]}, "beside": {"whole": [gaps], "layers": [gaps | {"longest_gap_ms": 90.0}]},
+    }  # fmt: skip
+    made = engine_gpu.of_layers({"32768": kinds}, lambda tokens: tokens / 409.6)["32768"]
+    assert made["new_0"] == {
+        "whole_ms": 120.0, "layers_ms": 90.0, "hit_ms": 30.0, "ratio": 0.75, "wrong": 0, "promised": 1.0, "link_ms": 80.0,
+        "whole_of_limit": pytest.approx(120 / 110), "layers_of_limit": pytest.approx(90 / 80),
+    }  # fmt: skip
+    assert made["new_2048"]["layers_of_limit"] == 0.9 and made["new_2048"]["wrong"] == 1
+    assert made["copy_whole_ms"] == 81.0 and made["copy_layers_ms"] == 84.0
+    assert made["beside_layers"]["longest_gap_ms"] == 90.0 and made["beside_whole"]["longest_gap_ms"] == 20.0
+    assert "link_ms" not in engine_gpu.of_layers({"32768": kinds}, lambda tokens: 0.0)["32768"]["new_0"]

@@ -1,7 +1,8 @@
 """`kvtier.torch` on tensors in memory: every byte in its place, for the layouts that engines use."""
 
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -12,6 +13,8 @@ from kvtier_testing.tensors import Tensor, random_tensor
 
 from kvtier import Client, InvalidArgument, Namespace, Status
 from kvtier import torch as kvtier_torch
+from kvtier.torch import Copying, Region
+from kvtier.torch._cpu import CpuCopying
 
 BLOCKS = 12
 LAYOUTS = {
@@ -83,6 +86,92 @@ def test_get_someLayers_leavesTheOthers(namespaces: Any) -> None:
         assert numpy.array_equal(target[layer].array[4:6], expected), layer
 
 
+def _by_layer(region: Region, names: list[bytes], ids: list[int], let_go: list[threading.Event]) -> Copying:
+    """A get whose groups of layers come when they are let go."""
+    waits = iter(let_go)
+
+    def begin(copying: CpuCopying, work: Callable[[], list[Status]], count: int) -> list[Status]:
+        assert next(waits).wait(30)
+        return _begin(copying, work, count)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CpuCopying, "begin", begin)
+        return region.get(names, ids, by_layer=True)
+
+
+_begin = CpuCopying.begin
+
+
+def test_get_byLayer_theFirstLayersAreThereBeforeTheOthers(namespaces: Any) -> None:
+    source = _tensors((BLOCKS, 16, 8), None, 6, seed=1)
+    target = _tensors((BLOCKS, 16, 8), None, 6, seed=2)
+    namespace = namespaces(_block_bytes(source, 0))
+    names = keys("by layer", 3)
+    with kvtier_torch.register(namespace, source) as region:
+        assert region.put(names, [0, 1, 2]).wait() == [Status.OK] * 3
+    # Four groups at most: of two layers each, and so three.
+    let_go = [threading.Event() for _ in range(3)]
+    with kvtier_torch.register(namespace, target) as region:
+        copying = _by_layer(region, names, [4, 5, 6], let_go)
+        assert copying.wait_layers(1, 0.01) == 0 and not copying.done()
+        for group in range(2):
+            let_go[group].set()
+            there = 2 * group + 2
+            assert copying.wait_layers(there) == copying.layers_done() == there
+            assert copying.wait(0) == [Status.PENDING] * 3
+            for layer in range(there):
+                assert numpy.array_equal(target[layer].array[4:7], source[layer].array[:3]), layer
+        let_go[2].set()
+        copying.wait_layer(5)
+        assert copying.wait() == [Status.OK] * 3 and copying.layers_done() == copying.wait_layers(6) == 6
+        with pytest.raises(InvalidArgument, match="layer 6; expected 0 to 5"):
+            copying.wait_layer(6)
+        whole = region.get(names, [7, 8, 9])
+        assert isinstance(whole, CpuCopying) and len(whole.groups) == 1 and whole.wait() == [Status.OK] * 3
+
+
+def test_get_byLayer_aBlockThatOneGroupDoesNotBring_hasNotCome(namespaces: Any) -> None:
+    tensors = _tensors((BLOCKS, 16, 8), None, 4, seed=1)
+    namespace = namespaces(_block_bytes(tensors, 0))
+    names = keys("by layer gone", 2)
+    let_go = [threading.Event() for _ in range(4)]
+    with kvtier_torch.register(namespace, tensors) as region:
+        assert region.put(names, [0, 1]).wait() == [Status.OK] * 2
+        copying = _by_layer(region, names, [2, 3], let_go)
+        let_go[0].set()
+        assert copying.wait_layers(1) == 1
+        assert namespace.delete([names[1]]) == [Status.OK]
+        let_go[1].set()
+        assert copying.wait_layers(2) == 2
+        assert copying.wait(0) == [Status.PENDING, Status.MISS]
+        copying.cancel()
+        for one in let_go:
+            one.set()
+        assert copying.wait() == [Status.CANCELLED, Status.MISS]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_write_putsTheBytesOfBlocksWhereAGetWould(namespaces: Any, layout: str) -> None:
+    shape, order, axis = LAYOUTS[layout]
+    source, target, other = (_tensors(shape, order, 3, seed=seed) for seed in (1, 2, 2))
+    namespace = namespaces(_block_bytes(source, axis))
+    names = keys("written", 2)
+    with kvtier_torch.register(namespace, source, block_axes=axis) as region:
+        assert region.put(names, [7, 0]).wait() == [Status.OK] * 2
+    block = bytearray(2 * namespace.block_bytes)
+    assert namespace.get(names, block).run == 2
+    blocks = [bytes(block[: namespace.block_bytes]), bytes(block[namespace.block_bytes :])]
+    with kvtier_torch.register(namespace, target, block_axes=axis) as region:
+        region.write([3, 11], blocks)
+        with pytest.raises(InvalidArgument, match="block id 12; expected 0 to 11"):
+            region.write([12], blocks[:1])
+        with pytest.raises(InvalidArgument, match=f"a block of 1 bytes; expected {namespace.block_bytes}"):
+            region.write([0], [b"x"])
+    with kvtier_torch.register(namespace, other, block_axes=axis) as region:
+        assert region.get(names, [3, 11]).wait() == [Status.OK] * 2
+    assert all(numpy.array_equal(one.array, two.array) for one, two in zip(target, other, strict=True))
+
+
 def test_put_bytesAreInTheOrderOfTensorsAndAddresses(namespaces: Any) -> None:
     tensors = _tensors((2, BLOCKS, 4, 16, 32), (0, 1, 3, 2, 4), 2, seed=3)
     namespace = namespaces(_block_bytes(tensors, 1))
@@ -102,7 +191,7 @@ def test_put_largeEnoughForSeveralThreads_allBytes(roomy_daemon: Daemon) -> None
         namespace = client.namespace("threads", block_bytes=1 << 23)
         with kvtier_torch.register(namespace, tensors) as region:
             copying = region.put(names, range(40))
-            assert len(copying.parts) > 1
+            assert len(copying.groups[0].parts) > 1
             assert copying.wait() == [Status.OK] * 40
             copies = [tensor.array.copy() for tensor in tensors]
             for tensor in tensors:

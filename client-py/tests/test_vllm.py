@@ -1505,7 +1505,7 @@ def test_daemonKilledWithTheLastBlocksUnderWay_theyAreReadFromItsMemory(
     region.let_go.set()
     with caplog.at_level(logging.WARNING):
         engine.run_existing(again)
-    assert "the worker read the last blocks from its memory: UNAVAILABLE" in caplog.text
+    assert "the worker read the missing blocks from its memory: UNAVAILABLE" in caplog.text
     assert (engine.stats["written_blocks"], engine.stats["loaded_blocks"], engine.recomputed) == (3, 10, 0)
     assert engine.stats["load_failed_blocks"] == 0
 

@@ -254,10 +254,16 @@ class Copying:
             return 0
         return min(self._layers, (self._link.session.progress(word.number) - word.base) & _WORD_MASK)
 
-    def wait_layers(self, layers: int) -> None:
-        """Waits here until this many leading layers are there, or the copy is over."""
-        while self.layers_done() < layers:
-            self._collect(_core.monotonic_ns() + _LOOK_EVERY_NS)
+    def wait_layers(self, layers: int, timeout: float | None = None) -> int:
+        """Waits here until this many leading layers are there, or the copy is over, or so many seconds.
+
+        Returns:
+            How many are there, as `layers_done`.
+        """
+        end_ns = _operations.instant_after(1e8 if timeout is None else timeout)
+        while (done := self.layers_done()) < layers and (now_ns := _core.monotonic_ns()) < end_ns:
+            self._collect(min(end_ns, now_ns + _LOOK_EVERY_NS))
+        return done
 
     def words_until(self, layers: int) -> list[tuple[int, int]] | None:
         """The words that a GPU's stream waits for until this many leading layers are there: words of the session's memory

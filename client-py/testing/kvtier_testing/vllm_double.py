@@ -228,20 +228,19 @@ class Worker:
             self.adapters[lora.lora_int_id] = b"".join(one.read_bytes() for one in sorted(folder.iterdir())) if folder.is_dir() else b""
         return self.adapters[lora.lora_int_id]
 
-    def compute(self, request: Request, begin: int, end: int, layers: Sequence[int]) -> None:
-        """Looks at all tokens before, and writes those of this step."""
+    def compute(self, request: Request, begin: int, end: int, layer: int) -> None:
+        """Looks at all tokens before, and writes those of this step, in one layer."""
         weights = self.model.array.tobytes() + self._adapter(request.lora_request)
+        tensor = self.tensors[layer]
         for position in range(end):
             block, slot = request.block_ids[position // BLOCK_TOKENS], position % BLOCK_TOKENS
-            for layer in layers:
-                tensor = self.tensors[layer]
-                right = value(request, position, layer, self.part) ^ _mask(weights)
-                if position >= begin:
-                    tensor.array[block, slot] = right
-                else:
-                    assert numpy.array_equal(tensor.array[block, slot], right), (
-                        f"wrong bytes: request {request.request_id}, token {position}, layer {layer}, part {self.part}"
-                    )
+            right = value(request, position, layer, self.part) ^ _mask(weights)
+            if position >= begin:
+                tensor.array[block, slot] = right
+            else:
+                assert numpy.array_equal(tensor.array[block, slot], right), (
+                    f"wrong bytes: request {request.request_id}, token {position}, layer {layer}, part {self.part}"
+                )
 
 
 def value(request: Request, position: int, layer: int, part: int) -> Any:
@@ -274,17 +273,24 @@ class Engine(Stepped):
 
     With `second_runner` as vLLM's newer model runner: loads begin behind a step's forward pass, and a request that comes back
     from preemption is told of as a new one. With `drafts` the last layer is a draft model's: it is computed, and stores begin,
-    when the step has told how its transfers stand.
+    when the step has told how its transfers stand. Its layers are computed one behind the other, and it asks the connector for each
+    as `graphs` say: "PIECEWISE" for all but the `silent` ones, "FULL" for none.
     """
 
     def __init__(
         self, made: Any, monkeypatch: pytest.MonkeyPatch, *, ranks: int = 1, pipeline: int = 1, blocks: int = 64,
         step_tokens: int = 1000, second_runner: bool = False, drafts: bool = False, spec: type = FullAttentionSpec,
+        graphs: str = "PIECEWISE", silent: Sequence[int] = (),
     ) -> None:  # fmt: skip
         made.parallel_config.tensor_parallel_size = ranks
         made.parallel_config.pipeline_parallel_size = pipeline
         self.second_runner = second_runner
         self.drafts = drafts
+        self.graphs = graphs
+        self.silent = set(silent)
+        self.asked: list[str] = []
+        """the layers that the connector was asked for"""
+        monkeypatch.setattr(_engine, "asks_for_layers", lambda: self.graphs == "PIECEWISE")
         group = SimpleNamespace(kv_cache_spec=spec(block_size=BLOCK_TOKENS, sliding_window=1 << 20))
         cache = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[group])
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
@@ -416,10 +422,17 @@ class Engine(Stepped):
         return result
 
     def _compute(self, worker: Worker, output: Any, layers: Sequence[int]) -> None:
-        for request in self.running:
-            count = output.num_scheduled_tokens.get(request.request_id, 0)
-            if count:
-                worker.compute(request, request.num_computed_tokens, request.num_computed_tokens + count, layers)
+        counts = [(request, output.num_scheduled_tokens.get(request.request_id, 0)) for request in self.running]
+        if not any(count for _, count in counts):
+            return
+        for layer in layers:
+            name = f"layers.{layer}.attn"
+            if self.graphs == "PIECEWISE" and layer not in self.silent and worker.connector.has_connector_metadata():
+                self.asked.append(name)
+                worker.connector.wait_for_layer_load(name)
+            for request, count in counts:
+                if count:
+                    worker.compute(request, request.num_computed_tokens, request.num_computed_tokens + count, layer)
 
     def _take(self, results: list[Any]) -> None:
         invalid = set().union(*(result.invalid for result in results))

@@ -2,7 +2,7 @@
 
 import difflib
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from kvtier._errors import InvalidArgument
 
@@ -12,6 +12,11 @@ PREFIX = "kvtier."
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting is written ``kvtier.NAME``; times are in seconds. A connector whose engine has settings of its own derives from it."""
+
+    CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {
+        "store": ("all", "prompt", "none"), "load_failure": ("recompute", "fail"), "mismatch": ("fail", "serve"), "share": ("auto", "on", "off"),
+    }  # fmt: skip
+    """by setting, the values that it can have; others can have any of their type"""
 
     socket: str = ""
     """the daemon's socket; empty: the socket of this user's daemon"""
@@ -67,7 +72,7 @@ class Settings:
                 raise InvalidArgument(f"unknown setting {key!r}{hint}")
             values[name] = _checked(key, value, known[name].default)
         made = cls(**values)
-        for name, choices in _CHOICES.items():
+        for name, choices in cls.CHOICES.items():
             if getattr(made, name) not in choices:
                 raise InvalidArgument(f"{PREFIX}{name} is {getattr(made, name)!r}; expected {' or '.join(map(repr, choices))}")
         return made
@@ -76,9 +81,6 @@ class Settings:
         """Whether blocks are loaded that the daemon estimates to bring to host memory in so many seconds. A load that is estimated to
         take longer than its timeout would fail."""
         return load_s <= min(self.load_s_max, self.load_timeout_s)
-
-
-_CHOICES = {"store": ("all", "prompt", "none"), "load_failure": ("recompute", "fail"), "mismatch": ("fail", "serve"), "share": ("auto", "on", "off")}
 
 
 def _checked(key: str, value: Any, default: Any) -> Any:

@@ -16,6 +16,8 @@ class Tensors(NamedTuple):
     """of a block: what engines that share blocks have alike"""
     letters: Sequence[str] = ()
     """the axes of each tensor, as `kvtier.torch.Shard` has them; empty: nobody knows"""
+    numbers: dict[str, int] = {}
+    """of each layer, by its name, the number of its tensor, or of the layer in the only tensor; empty: nobody knows"""
 
 
 def tensors_of(
@@ -40,11 +42,12 @@ def tensors_of(
     listed: list[Any] = []
     axes: list[int] = []
     letters: list[str] = []
-    seen: set[int] = set()
+    seen: dict[int, int] = {}
+    numbers: dict[str, int] = {}
     for name, tensor in _of_layers(kv_caches):
-        if tensor.data_ptr() in seen:
+        numbers[name] = seen.setdefault(tensor.data_ptr(), len(listed))
+        if numbers[name] < len(listed):
             continue
-        seen.add(tensor.data_ptr())
         known = letters_of(name, tensor)
         given = known.index("B") if known else block_axis(name, tensor)
         tensor, axis = _with_axis(name, tensor, blocks, given)
@@ -52,7 +55,7 @@ def tensors_of(
         axes.append(axis)
         letters.append(with_pages(known, tensor))
     layouts = [_layout(tensor, axis) for tensor, axis in zip(listed, axes, strict=True)]
-    return Tensors(listed, axes, _together(layouts), letters)
+    return Tensors(listed, axes, _together(layouts), letters, numbers)
 
 
 def _of_layers(kv_caches: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -65,10 +68,11 @@ def _of_layers(kv_caches: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, tensor
 
 
-def cross_layer_tensors(tensor: Any, blocks: int, letters: str = "") -> Tensors:
-    """One tensor of all layers, with the blocks outermost in memory. `letters`: its axes; empty: nobody knows."""
+def cross_layer_tensors(tensor: Any, blocks: int, letters: str = "", numbers: dict[str, int] | None = None) -> Tensors:
+    """One tensor of all layers, with the blocks outermost in memory. `letters`: its axes; empty: nobody knows. `numbers`: as `Tensors`
+    has them."""
     tensor, axis = _with_axis("of all layers", tensor, blocks, letters.index("B") if letters else None)
-    return Tensors([tensor], [axis], _layout(tensor, axis), [with_pages(letters, tensor)])
+    return Tensors([tensor], [axis], _layout(tensor, axis), [with_pages(letters, tensor)], numbers or {})
 
 
 def with_pages(letters: str, tensor: Any) -> str:

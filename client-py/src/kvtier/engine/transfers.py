@@ -22,6 +22,12 @@ _END_TRIES = 2
 _BYTES_PER_S_MAX = 55e9
 """of a GPU's link"""
 _HOLD_S_MIN = 0.001
+_HOLD_ALL_S_MIN = 0.02
+"""for leases on all blocks: without them a load that comes by layer is of no use"""
+_ANSWER_S = 0.5
+"""behind the time limit of a load, when a daemon that lives has said that it is late"""
+_PIECE_BYTES = 64 << 20
+"""of blocks that are written from the daemon's memory"""
 _LAST_SHARE = 8
 """an engine's books on blocks that it is told of take about a tenth of the time that blocks of 2 MiB take over PCIe 5"""
 
@@ -102,6 +108,8 @@ class Load:
     """what it brings is of other weights"""
     coming: list[Coming] = field(default_factory=list)
     """its blocks, where other engines may get them from here"""
+    layers: int = 0
+    """how many layers it has, of which the first ones of all blocks come first; 0: blocks come whole"""
 
     @property
     def is_over(self) -> bool:
@@ -121,16 +129,33 @@ class Load:
         if _has_failed(self.copying.wait(timeout_s, self.needed)):
             self.needed = len(self.keys)
 
-    def hold(self, hold: Hold, block_bytes: int) -> None:
-        """Asks for leases on its last blocks. Those that readers must verify could yet turn out to be damaged."""
-        count = cast(Copying, self.copying).last_blocks(len(self.keys) // _LAST_SHARE)
+    def hold(self, hold: Hold, block_bytes: int, verifies: bool = False) -> None:
+        """Asks for leases on its last blocks, or on all of one that comes by layer.
+
+        Args:
+            verifies: whether blocks that readers must verify are verified now. If not, they could yet turn out to be damaged, and nothing
+                is held.
+        """
+        count = len(self.keys) if self.layers else cast(Copying, self.copying).last_blocks(len(self.keys) // _LAST_SHARE)
         # Their memory is mapped when it is asked for first: while the load goes on, and not for longer than that.
-        within_s = max(_HOLD_S_MIN, len(self.keys) * block_bytes / _BYTES_PER_S_MAX / 2)
+        within_s = max(_HOLD_ALL_S_MIN if self.layers else _HOLD_S_MIN, len(self.keys) * block_bytes / _BYTES_PER_S_MAX / 2)
         self.last = hold(self.keys[len(self.keys) - count :], within_s)
-        if self.last.are_verified:
+        if self.last.are_verified or (verifies and are_ok(self.last.check())):
             self.needed -= len(self.last)
         else:
             self.last.release()
+
+    def wait_layers(self, layers: int, timeout_s: float) -> bool:
+        """Waits for the leading layers, so long at most, of a load whose blocks are all held.
+
+        Returns:
+            Whether the engine may use them. False: the load is over, or must be waited for to its end.
+        """
+        copying = cast(Copying, self.copying)
+        # At the end all layers are counted, whatever came of the copy.
+        if layers >= self.layers or not layers <= copying.wait_layers(layers, timeout_s) < self.layers:
+            return False
+        return not copying.done() and not _has_failed(copying.wait(0))
 
     def outcome(self) -> list[Status]:
         """A status for each block, in the order of the transfers: OK, or the memory of this block has no meaning. PENDING for
@@ -178,16 +203,20 @@ class Transfers:
         self._annotates = annotates
         self._sharing = sharing
 
-    def load(self, transfers: Sequence[Transfer], after: Any = None) -> Load:
+    def load(self, transfers: Sequence[Transfer], after: Any = None, by_layer: bool = False) -> Load:
         """Begins a load of one request. Where one pool's copy can't begin, none does.
 
         Args:
             transfers: one or more for each pool that the request needs.
             after: as `Region.get` takes it.
+            by_layer: whether the engine may use the first layers while the others come; only where the load is one transfer.
         """
         keys = [key for one in transfers for key in one.keys]
         ids = [block for one in transfers for block in one.block_ids]
-        load = Load(self._begin_all(transfers, after), keys, ids, time.monotonic(), len(keys))
+        by_layer = by_layer and len(transfers) == 1 and bool(self._regions)
+        load = Load(self._begin_all(transfers, after, by_layer), keys, ids, time.monotonic(), len(keys))
+        if by_layer:
+            load.layers = self._regions[transfers[0].group].layers
         if self._sharing is not None and load.copying is not None:
             load.coming = [self._sharing.begin(one.group, one.keys, one.block_ids) for one in transfers]
         return load
@@ -220,11 +249,11 @@ class Transfers:
         coming = None if self._sharing is None else self._sharing.begin(transfer.group, transfer.keys, transfer.block_ids)
         return Store(copying, frozenset(transfer.block_ids), time.monotonic(), coming)
 
-    def _begin_all(self, transfers: Sequence[Transfer], after: Any) -> Copies | None:
+    def _begin_all(self, transfers: Sequence[Transfer], after: Any, by_layer: bool = False) -> Copies | None:
         """Loads of one request; None: they could not all begin."""
         begun: list[Copying] = []
         for transfer in transfers:
-            copying = self._begin(transfer, "load", after)
+            copying = self._begin(transfer, "load", after, by_layer)
             if copying is None:
                 for one in begun:
                     self.end(one, cancels=True)
@@ -232,14 +261,14 @@ class Transfers:
             begun.append(copying)
         return begun[0] if len(begun) == 1 else _Several(begun)
 
-    def _begin(self, transfer: Transfer, what: str, after: Any) -> Copying | None:
+    def _begin(self, transfer: Transfer, what: str, after: Any, by_layer: bool = False) -> Copying | None:
         if not self._regions:
             return None
         region = self._regions[transfer.group]
         try:
             if what == "load":
                 return region.get(
-                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s, by_layer=False
+                    transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s, by_layer=by_layer
                 )
             return region.put(
                 transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
@@ -270,21 +299,28 @@ class Transfers:
         """
         assert load.last is not None
         if load.copying is not None:
-            _wait(load.copying, self._settings.load_timeout_s)
+            _wait(load.copying, max(0.0, load.begun_s + self._settings.load_timeout_s + _ANSWER_S - time.monotonic()))
         statuses = _outcome(load.copying, len(load.block_ids))[load.needed :]
         if are_ok(statuses):
             self._have_come(load)
             return
-        lost = [index for index, status in enumerate(statuses) if status is not Status.OK]
-        found = [block for index in lost if (block := load.last.read(index)) is not None]
-        if len(found) < len(lost):
+        lost = [load.needed + index for index, status in enumerate(statuses) if status is not Status.OK]
+        piece_blocks = max(1, _PIECE_BYTES // self._regions[0].block_bytes)
+        for at in range(0, len(lost), piece_blocks):
+            self._write(request_id, load, lost[at : at + piece_blocks], told(statuses))
+        self._guard.count(written_blocks=len(lost))
+        self._guard.tell(f"the daemon did not finish a load; the worker read the missing blocks from its memory: {told(statuses)}")
+
+    def _write(self, request_id: str, load: Load, indices: Sequence[int], why: str) -> None:
+        """Copies some held blocks from the daemon's memory, by their places in the load."""
+        assert load.last is not None
+        found = [block for index in indices if (block := load.last.read(index - load.needed)) is not None]
+        if len(found) < len(indices):
             raise KvtierError(
-                f"request {request_id}: {len(lost) - len(found)} blocks were not loaded ({told(statuses)}), and their bytes in "
+                f"request {request_id}: {len(indices) - len(found)} blocks were not loaded ({why}), and their bytes in "
                 "the daemon's memory are damaged. The engine has planned this step with them, so it must stop"
             )
-        self._regions[0].write([load.block_ids[load.needed + index] for index in lost], found)
-        self._guard.count(written_blocks=len(lost))
-        self._guard.tell(f"the daemon did not finish a load; the worker read the last blocks from its memory: {told(statuses)}")
+        self._regions[0].write([load.block_ids[index] for index in indices], found)
 
     def count_load(self, load: Load, statuses: Sequence[Status]) -> float:
         """Counts a load that the engine is told of, with a status for each block.

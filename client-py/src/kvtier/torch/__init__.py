@@ -46,6 +46,17 @@ class Copying(ABC):
         """How many tensors, from the first that is copied, are complete for all blocks. Never blocks."""
 
     @abstractmethod
+    def wait_layers(self, layers: int, timeout: float | None = None) -> int:
+        """Has this thread wait until so many leading tensors are complete for all blocks, or the copy has ended, or so many seconds.
+
+        Which blocks it does not bring is known at its end only, and then all tensors count. So who uses some before that must know
+        that the blocks are there, and ask `wait` when all tensors count.
+
+        Returns:
+            How many there are, as `layers_done`.
+        """
+
+    @abstractmethod
     def wait_layer(self, layer: int, stream: Any = None) -> None:
         """Has a stream wait for a layer of a get: what is given to it from now on begins when that layer and those before it
         are there. Work on all layers can be handed over at once, and this thread goes on.
@@ -136,12 +147,12 @@ class Region(ABC):
         layers: range | None = None,
         after: Any = None,
         timeout: float | None = None,
-        by_layer: bool = True,
+        by_layer: bool | None = None,
     ) -> Copying:
         """Copies blocks into the tensors. Arguments as of `put`; several blocks must not go to one place.
 
         Args:
-            by_layer: False: nobody waits for single layers, nor a stream for any; on a GPU all are there sooner then.
+            by_layer: whether anybody, or a stream, waits for single layers; if not, all are there sooner. None: on a GPU.
         """
 
     @abstractmethod

@@ -3,11 +3,12 @@
 import ctypes
 import os
 import threading
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any, TypeAlias
 
 from kvtier import _core
@@ -27,17 +28,39 @@ PART_BYTES_MIN = 64 << 20
 
 _THREADS_MAX = 4
 
+_LAYER_GROUPS_MAX = 4
+"""of a get by layer: for each group the blocks' checksums are looked at once more"""
+
 Copy: TypeAlias = Callable[[int, int, _core.Tensors, int], list[Status]]
 """Copies some of an operation's blocks: (first, count, where they lie, deadline)"""
 
 
-class CpuCopying(Copying):
-    """Parts of a copy, each on a thread of the region's."""
+class _Group:
+    """Some layers of all blocks of a copy, in parts."""
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: range) -> None:
+        self.layers = layers
         self.parts: list[tuple[int, Future[list[Status]]]] = []
         """(blocks, outcome), in order"""
-        self._layers = layers
+
+    def done(self) -> bool:
+        return all(part.done() for _, part in self.parts)
+
+    def wait(self, timeout: float | None, blocks: int | None = None) -> None:
+        firsts = accumulate((count for count, _ in self.parts), initial=0)
+        wait_for([part for first, (_, part) in zip(firsts, self.parts) if blocks is None or first < blocks], timeout)
+
+    def statuses(self) -> list[Status]:
+        return [status for count, part in self.parts for status in _outcome(count, part)]
+
+
+class CpuCopying(Copying):
+    """A copy whose parts are carried out on the region's threads, one group of layers behind the other."""
+
+    def __init__(self, groups: Sequence[_Group]) -> None:
+        self.groups = groups
+        """in order"""
+        self._layers = sum(len(group.layers) for group in groups)
         self._cancelled = threading.Event()
 
     def begin(self, work: Callable[[], list[Status]], count: int) -> list[Status]:
@@ -45,31 +68,52 @@ class CpuCopying(Copying):
         return [Status.CANCELLED] * count if self._cancelled.is_set() else work()
 
     def done(self) -> bool:
-        return all(part.done() for _, part in self.parts)
+        return all(group.done() for group in self.groups)
 
     def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
-        firsts = accumulate((count for count, _ in self.parts), initial=0)
-        wait_for([part for first, (_, part) in zip(firsts, self.parts) if blocks is None or first < blocks], timeout)
-        return [status for count, part in self.parts for status in _outcome(count, part)]
+        end_s = None if timeout is None else time.monotonic() + timeout
+        for group in self.groups:
+            group.wait(None if end_s is None else max(0.0, end_s - time.monotonic()), blocks)
+        statuses = [group.statuses() for group in self.groups]
+        return statuses[0] if len(statuses) == 1 else [_together(of_block) for of_block in zip(*statuses, strict=True)]
 
     def layers_done(self) -> int:
-        return self._layers if self.done() else 0
+        return sum(len(group.layers) for group in takewhile(_Group.done, self.groups))
+
+    def wait_layers(self, layers: int, timeout: float | None = None) -> int:
+        end_s = None if timeout is None else time.monotonic() + timeout
+        done = 0
+        for group in self.groups:
+            if done >= layers:
+                break
+            group.wait(None if end_s is None else max(0.0, end_s - time.monotonic()))
+            if not group.done():
+                break
+            done += len(group.layers)
+        return done
 
     def wait_layer(self, layer: int, stream: Any = None) -> None:
         if not 0 <= layer < self._layers:
             raise InvalidArgument(f"layer {layer}; expected 0 to {self._layers - 1}")
-        wait_for([part for _, part in self.parts])
+        self.wait_layers(layer + 1)
 
     def cancel(self) -> None:
         self._cancelled.set()
-        for _, part in self.parts:
-            part.cancel()
+        for group in self.groups:
+            for _, part in group.parts:
+                part.cancel()
 
 
 def _outcome(count: int, part: Future[list[Status]]) -> list[Status]:
     if part.cancelled():
         return [Status.CANCELLED] * count
     return part.result() if part.done() else [Status.PENDING] * count
+
+
+def _together(of_block: Sequence[Status]) -> Status:
+    """What to say of a block whose layers have come so: that it failed if any has, and else that it is on its way if any is."""
+    failed = next((status for status in of_block if status not in (Status.OK, Status.PENDING)), None)
+    return failed or (Status.PENDING if Status.PENDING in of_block else Status.OK)
 
 
 class CpuRegion(Region):
@@ -123,10 +167,11 @@ class CpuRegion(Region):
         layers: range | None = None,
         after: Any = None,
         timeout: float | None = None,
-        by_layer: bool = True,
+        by_layer: bool | None = None,
     ) -> Copying:
         copy = self._getting(keys, 0)
-        return self._begin(copy, keys, block_ids, self._chosen(layers), after, timeout)
+        chosen = self._chosen(layers)
+        return self._begin(copy, keys, block_ids, chosen, after, timeout, min(len(chosen), _LAYER_GROUPS_MAX) if by_layer else 1)
 
     def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
         for number, block in zip(block_ids, blocks, strict=True):
@@ -189,17 +234,29 @@ class CpuRegion(Region):
         layers: range,
         after: Any,
         timeout: float | None,
+        layer_groups: int = 1,
     ) -> CpuCopying:
         if after is not None:
             raise InvalidArgument("after is for tensors on a device; these are in memory")
         if len(block_ids) != len(keys):
             raise InvalidArgument(f"{len(block_ids)} block ids for {len(keys)} keys")
-        numbers = layers if self._cells is None else self._cells.tensors_of(layers)
-        planes = b"".join(self._packed[number] for number in numbers)
         deadline_ns = instant_after(self._namespace.timeout_s if timeout is None else timeout)
-        parts = max(1, min(self._threads, len(keys) * self.block_bytes // PART_BYTES_MIN))
-        copying = CpuCopying(len(layers))
-        for start, count in spans(len(keys), -(-len(keys) // parts) or 1):
+        each = -(-len(layers) // layer_groups)
+        groups = [_Group(layers[first : first + each]) for first in range(0, len(layers), each)]
+        copying = CpuCopying(groups)
+        for group in groups:
+            self._submit(copying, group, copy, len(keys), block_ids, deadline_ns)
+        return copying
+
+    def _submit(
+        self, copying: CpuCopying, group: _Group, copy: Copy, blocks: int, block_ids: Sequence[int], deadline_ns: int
+    ) -> None:
+        """Gives the parts of a group to the threads, which take them in this order."""
+        numbers = group.layers if self._cells is None else self._cells.tensors_of(group.layers)
+        planes = b"".join(self._packed[number] for number in numbers)
+        group_bytes = blocks * self.block_bytes * len(group.layers) // self.layers
+        parts = max(1, min(self._threads, group_bytes // PART_BYTES_MIN))
+        for start, count in spans(blocks, -(-blocks // parts) or 1):
             ids = array("q", block_ids[start : start + count])
             memory = _core.Tensors(planes, ids, self.block_bytes, bool(self._shard_text))
 
@@ -210,8 +267,7 @@ class CpuRegion(Region):
                     statuses = copy(start, count, memory, deadline_ns)
                 return statuses
 
-            copying.parts.append((count, self._pool.submit(copying.begin, work, count)))
-        return copying
+            group.parts.append((count, self._pool.submit(copying.begin, work, count)))
 
 
 def _fill(planes: list[Plane], block_bytes: int) -> bool:

@@ -55,6 +55,9 @@ class CudaCopying(Copying):
     def layers_done(self) -> int:
         return self._copying.layers_done()
 
+    def wait_layers(self, layers: int, timeout: float | None = None) -> int:
+        return self._copying.wait_layers(layers, timeout)
+
     def wait_layer(self, layer: int, stream: Any = None) -> None:
         if not 0 <= layer < self._layers:
             raise InvalidArgument(f"layer {layer}; expected 0 to {self._layers - 1}")
@@ -214,13 +217,13 @@ class CudaRegion(Region):
         layers: range | None = None,
         after: Any = None,
         timeout: float | None = None,
-        by_layer: bool = True,
+        by_layer: bool | None = None,
     ) -> Copying:
         self._check(block_ids)
         chosen = self._layers_of(layers)
         return self._begin(
             lambda event: self._region.get(
-                keys, block_ids, layers=chosen, event=event, timeout=timeout, by_layer=by_layer
+                keys, block_ids, layers=chosen, event=event, timeout=timeout, by_layer=by_layer is not False
             ),
             after,
             layers,

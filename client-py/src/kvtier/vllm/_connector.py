@@ -28,8 +28,9 @@ from kvtier.engine.identity import Named, refuse
 from kvtier.engine.pools import Pools
 from kvtier.engine.sharing import Sharing
 from kvtier.engine.tensors import Tensors, cross_layer_tensors, tensors_of
-from kvtier.torch import SharedEvent
+from kvtier.torch import Region, SharedEvent
 from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
+from kvtier.vllm._layers import Layers
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
@@ -103,6 +104,8 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._is_joint = False
         self._pools: Pools | None = None
         self._place = (0, 0)
+        self._numbers: dict[str, int] = {}
+        """of each layer's name the number in its region"""
         self._off = _engine.unserved(vllm_config, kv_cache_config)
         if role == KVConnectorRole.SCHEDULER:
             if self._off:
@@ -145,7 +148,9 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
     def register_cross_layers_kv_cache(self, kv_cache: Any, attn_backend: Any) -> None:
         blocks = int(self._kv_cache_config.num_blocks)
         letters = _shards.letters_of_all_layers(self._vllm_config, attn_backend, kv_cache)
-        self._register(lambda: [cross_layer_tensors(kv_cache, blocks, letters)])
+        layers = enumerate(self._kv_cache_config.kv_cache_tensors)
+        numbers = {name: number for number, layer in layers for name in layer.shared_by}
+        self._register(lambda: [cross_layer_tensors(kv_cache, blocks, letters, numbers)])
 
     def _register(self, make: Callable[[], list[Tensors]]) -> None:
         memory = Memory.of_caller()
@@ -177,11 +182,26 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         promises = has_one_group and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
         self._worker = Worker(
             regions, self._settings, [one.writes for one in self._mine], annotates, event,
-            self._hold if regions and promises else None, memory.digest, has_one_group, sharing,
+            self._hold if regions and promises else None, memory.digest, has_one_group, sharing, self._layers(regions, promises),
         )  # fmt: skip
+
+    def _layers(self, regions: Sequence[Region], promises: bool) -> Layers | None:
+        """The layers that loads may bring one by one; None: they bring blocks whole."""
+        choice = self._settings.load_by_layer
+        if choice == "off" or not regions or (choice == "auto" and not _engine.on_gpu()):
+            return None
+        if not promises:
+            problem = "the model has several kinds of KV cache, or the engine has pipeline parallelism"
+        elif len(set(self._numbers.values())) != regions[0].layers or regions[0].layers < 2:
+            problem = "the layers of the engine's KV cache are not told apart"
+        else:
+            return Layers(self._numbers, verifies=not _engine.on_gpu())
+        _log.warning("kvtier.load_by_layer is not used: %s", problem)
+        return None
 
     def _open(self, of_groups: Sequence[Tensors], memory: Memory) -> None:
         """Registers the tensors of each group."""
+        self._numbers = of_groups[0].numbers
         loaded = memory.digest()
         parts = [self._part_of(tensors, loaded) for tensors in of_groups]
         self._is_joint = parts[leading(_groups.rules_of(self._kv_cache_config))] is not None
@@ -257,13 +277,19 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         if self._worker is not None:
             self._worker.start_loads(self._plan())
 
+    def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        # vLLM calls this just before a forward pass, when it is known how that will run.
+        if self._worker is not None and isinstance(connector_metadata, KvtierMetadata):
+            self._worker.begin_forward(connector_metadata.plan, _engine.asks_for_layers)
+
     def has_connector_metadata(self) -> bool:
-        # vLLM asks before it calls the next two, for each layer of each step.
-        return False
+        # vLLM asks before it calls the next two, for each layer of each step. Most loads happen between steps.
+        return self._worker is not None and self._worker.is_asked_for_layers
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        # Loads happen between steps: no layer of this step waits for one.
-        return
+        if self._worker is not None:
+            self._worker.wait_layer(layer_name)
 
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
         # A block is stored when all its layers are there.

@@ -114,6 +114,18 @@ def has_fixed_seed() -> bool:
     return hasattr(importlib.import_module("vllm.v1.core.kv_cache_utils"), "DEFAULT_NONE_HASH_SEED")
 
 
+def asks_for_layers() -> bool:
+    """Whether the forward pass that is about to begin asks the connector for each layer before it reads the layer: one thread runs it,
+    and it is not replayed as one CUDA graph."""
+    forward_context = importlib.import_module("vllm.forward_context")
+    if not forward_context.is_forward_context_available():
+        return False
+    context = forward_context.get_forward_context()
+    graphs = getattr(getattr(context, "cudagraph_runtime_mode", None), "name", "")
+    is_one = isinstance(context.attn_metadata, dict) and getattr(context, "ubatch_slices", None) is None
+    return bool(context.attn_metadata) and is_one and graphs in ("NONE", "PIECEWISE")
+
+
 def attention(vllm_config: Any) -> str:
     """Which backends read the blocks: what the extents alone don't say about a block's bytes."""
     names = set()

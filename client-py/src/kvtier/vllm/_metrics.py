@@ -19,6 +19,8 @@ COUNTERS = {
     "load_failed_blocks": "Blocks that could not be loaded and were computed.",
     "written_blocks": "Blocks that a worker read from the daemon's memory itself, because the daemon did not finish their load.",
     "promise_us": "Time that the engine waited, just before it computed a step, for the last blocks of loads, microseconds.",
+    "loads_by_layer": "Loads whose first layers the engine computed while blocks of the others came.",
+    "layer_wait_us": "Time that the engine waited for layers of these loads, within steps, microseconds.",
     "stores": "Stores that ended.",
     "store_us": "Time from the start of a store until the engine saw its end, microseconds.",
     "stored_blocks": "Blocks stored.",

@@ -28,6 +28,8 @@ from kvtier.vllm._tracked import Tracked
 
 _log = logging.getLogger("vllm.kvtier")
 
+_BY_LAYER_BYTES_MIN = 512 << 20
+"""of one rank's load that comes by layer where that is to pay: a GPU's link takes 10 ms for them"""
 _TOGETHER_BLOCKS = 8
 """of what is generated for a request: a store of one block takes the engine's thread about as long as one of several"""
 
@@ -71,6 +73,8 @@ class Scheduler:
         self._together_blocks = _TOGETHER_BLOCKS if self._is_plain else 1
         self._requests: dict[str, Tracked] = {}
         self._loads: list[Transfer] = []
+        self._by_layer: set[str] = set()
+        """requests whose loads come by layer, that have their blocks, and that have not been computed since"""
         self._late: list[Transfer] = []
         self._had_tokens: dict[str, int] = {}
         """of each request that waits for its blocks; `Tracked`"""
@@ -188,6 +192,12 @@ class Scheduler:
         plan.loads, self._loads = self._loads, []
         plan.late, self._late = self._late, []
         plan.void, self._void = self._void, []
+        plan.by_layer = self._choose_by_layer(plan)
+        if self._by_layer:
+            plan.computed = [request_id for request_id in self._by_layer if request_id in output.num_scheduled_tokens]
+            self._by_layer.difference_update(plan.computed)
+            plan.waiting = list(self._by_layer)
+        self._by_layer.update(plan.by_layer)
         if not plan.idle or self._is_awaited:
             # Not before: who resets an engine may change its weights as long as it computes nothing.
             plan.weigh = self._epochs.question
@@ -258,6 +268,19 @@ class Scheduler:
         self._stores_under_way += self._stores.ends_of(plan.stores)
         return plan
 
+    def _choose_by_layer(self, plan: Plan) -> list[str]:
+        """The requests of the plan's loads that should bring the first layers of all blocks first."""
+        choice = self._settings.load_by_layer
+        if choice == "off" or not plan.loads or not self._is_plain:
+            return []
+        if choice == "auto":
+            # It saves at most the load's time, and others would wait for it.
+            block_bytes = sum(one.block_bytes for one in self._leading.namespaces) // max(1, self._leading.writers)
+            load_bytes = sum(len(load.keys) for load in plan.loads) * block_bytes
+            if not plan.idle or len(self._under_way) > 1 or load_bytes < _BY_LAYER_BYTES_MIN:
+                return []
+        return [load.request_id for load in plan.loads]
+
     def _may_store(self) -> bool:
         """Whether what is computed now may be stored."""
         return not self._guard.is_refused and not self._is_unsettled()
@@ -306,6 +329,7 @@ class Scheduler:
         self._searches.drop(request.request_id)
         self._had_tokens.pop(request.request_id, None)
         self._under_way.pop(request.request_id, None)
+        self._by_layer.discard(request.request_id)
         tracked = self._requests.pop(request.request_id, None)
         if tracked is None:
             return

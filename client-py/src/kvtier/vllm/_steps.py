@@ -12,6 +12,12 @@ class Plan:
     step: int = 0
     """the step's number, from 1; 0: of no step"""
     loads: list[Transfer] = field(default_factory=list)
+    by_layer: list[str] = field(default_factory=list)
+    """requests whose loads begin in this step, the first layers of all blocks first"""
+    computed: list[str] = field(default_factory=list)
+    """of such requests, those that are computed in this step for the first time: it may wait for their layers one by one"""
+    waiting: list[str] = field(default_factory=list)
+    """of such requests, those that have their blocks still, and are computed in a later step"""
     void: list[str] = field(default_factory=list)
     """requests whose loads, begun or not, must fail: what they bring was computed with weights that may be others by now"""
     weigh: int = 0

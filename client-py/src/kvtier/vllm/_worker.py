@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
+from kvtier._errors import KvtierError
 from kvtier._protocol import Status
 from kvtier._types import Leases
 from kvtier.engine.guard import Guard
-from kvtier.engine.settings import Settings
 from kvtier.engine.sharing import Sharing
 from kvtier.engine.transfers import Hold, Load, Store, Transfer, Transfers, are_ok, by_request
 from kvtier.torch import Region
+from kvtier.vllm._layers import Layers
+from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan
 
 _log = logging.getLogger("vllm.kvtier")
@@ -28,6 +30,9 @@ class Worker:
     empty step and its own books, takes it as long. Before it computes, `before_step` waits for them. From then on the load
     must not fail, as the engine has planned its steps with it: the last blocks are leased, and if the daemon goes with their
     copy under way they are written from its memory, which this process has mapped.
+
+    A load that comes by layer is one of which all blocks are leased. The engine is told that it has ended before any layer is there, and
+    waits for each within the step that computes its request first (`wait_layer`).
     """
 
     def __init__(
@@ -41,16 +46,19 @@ class Worker:
         weigh: Callable[[], str],
         is_plain: bool = True,
         sharing: Sharing | None = None,
+        layers: Layers | None = None,
     ) -> None:
         """`regions` and `writes`, whether this rank stores, of each group; without regions nothing is loaded or stored. `weigh`
         makes the digest of the weights in memory; empty: it can't. `is_plain`: the engine goes on from the first block that could
         not be loaded; otherwise it takes nothing that was loaded for a request of which a block could not. `sharing`: the book on
-        blocks that other engines get from this one's memory; None: they get none."""
+        blocks that other engines get from this one's memory; None: they get none. `layers`: those of the only region; None: all
+        layers of a block come before the engine is told of it."""
         self._regions = list(regions)
         self._settings = settings
         self._writes = list(writes)
         self._is_plain = is_plain
         self._sharing = sharing
+        self._layers = layers
         self._failed: set[str] = set()
         """requests whose loads have failed, since somebody looked"""
         self._event = event
@@ -65,6 +73,8 @@ class Worker:
         self._loads: dict[str, Load] = {}
         self._promised: dict[str, Load] = {}
         """loads that the engine takes for ended"""
+        self._due: dict[str, Load] = {}
+        """those of them that the step waits for which is computed now"""
         self._read: list[Leases] = []
         """to be given back when the step is with the device: it takes a moment"""
         self._stores: list[Store] = []
@@ -83,12 +93,20 @@ class Worker:
         void = set(plan.void)
         for request_id in void & self._loads.keys():
             self._loads[request_id].is_void = True
+        by_layer = plan.by_layer if self._layers is not None and self._layers.are_asked_for else ()
         for request_id, transfers in by_request(plan.loads).items():
-            begin = self._transfers.void if request_id in void else self._transfers.load
-            self._loads[request_id] = begin(transfers, after)
+            if request_id in void:
+                self._loads[request_id] = self._transfers.void(transfers, after)
+            else:
+                self._loads[request_id] = self._transfers.load(transfers, after, request_id in by_layer)
 
     def start_stores(self, plan: Plan) -> None:
-        """After the step's forward pass was handed to the device."""
+        """After the step's forward pass was handed to the device.
+
+        Raises:
+            KvtierError: the engine has not asked for layers that were still to come, and may have read them.
+        """
+        self._end_forward()
         late, self._late = self._late, []
         self._store([*late, *plan.stores])
 
@@ -114,7 +132,8 @@ class Worker:
         if self._promised and (not plan.idle or plan.allocates):
             begun_s = time.monotonic()
             for request_id, load in list(self._promised.items()):
-                self._keep_promise(request_id, load)
+                if not load.layers or (request_id not in plan.computed and request_id not in plan.waiting):
+                    self._keep_promise(request_id, load)
             self.observed["promise_us"] += int((time.monotonic() - begun_s) * 1e6)
         if plan.weigh and plan.weigh != self._weighed:
             begun_s = time.monotonic()
@@ -133,6 +152,62 @@ class Worker:
             self._flush(reused)
         if self._sharing is not None and (reused is None or reused):
             self._sharing.take_back(reused)
+
+    def begin_forward(self, plan: Plan, asks: Callable[[], bool]) -> None:
+        """The step's forward pass is about to begin.
+
+        Args:
+            asks: whether the engine asks for layers in it (`wait_layer`); called only where that is of interest.
+
+        Raises:
+            KvtierError: as `before_step`.
+        """
+        layers = self._layers
+        if layers is None or plan.idle:
+            return
+        self._due = {request_id: self._promised[request_id] for request_id in plan.computed if request_id in self._promised}
+        if not self._due and not layers.is_watching:
+            return
+        if asks():
+            layers.begin(must_ask=bool(self._due))
+            return
+        for request_id, load in self._due.items():
+            self._keep_promise(request_id, load)
+        self._due.clear()
+
+    @property
+    def is_asked_for_layers(self) -> bool:
+        """Whether `wait_layer` must be called for each layer of this step."""
+        return self._layers is not None and self._layers.is_listening
+
+    def wait_layer(self, name: str) -> None:
+        """Waits until a layer may be read that the engine knows by this name.
+
+        Raises:
+            KvtierError: as `before_step`.
+        """
+        if self._layers is None or not self._layers.is_listening:
+            return
+        layers = self._layers.ask(name)
+        if not self._due:
+            return
+        begun_s = time.monotonic()
+        for request_id, load in list(self._due.items()):
+            if not load.wait_layers(layers, max(0.0, load.begun_s + self._settings.load_timeout_s - time.monotonic())):
+                self._keep_promise(request_id, load)
+                del self._due[request_id]
+        self.observed["layer_wait_us"] += int((time.monotonic() - begun_s) * 1e6)
+
+    def _end_forward(self) -> None:
+        layers = self._layers
+        if layers is None or not layers.is_listening:
+            return
+        missing = layers.end()
+        if missing and layers.must_ask:
+            raise KvtierError(
+                f"the engine did not ask for {len(missing)} layers whose blocks were still to come, for example {missing[0]}, although it did "
+                "in an earlier step. What it has computed may be wrong, so it must stop: set kvtier.load_by_layer to 'off'"
+            )
 
     def _flush(self, reused: set[int] | None) -> None:
         """Waits for what is being stored from these blocks; None: from any."""
@@ -160,6 +235,9 @@ class Worker:
         for leases in self._read:
             leases.release()
         self._read.clear()
+        for load in self._loads.values():
+            if load.layers:
+                self._hold_last(load)
         if idle and self._loads:
             self._wait_for(next(iter(self._loads.values())))
         ended = set()
@@ -167,8 +245,9 @@ class Worker:
             if load.is_over:
                 load.release()
                 self._collect_load(request_id, load, load.outcome())
-            elif idle and load.may_be_promised:
+            elif (idle or (load.layers and self._settings.load_by_layer == "on")) and load.may_be_promised:
                 self._promised[request_id] = load
+                self.observed["loads_by_layer"] += bool(load.layers)
                 self._collect_load(request_id, load, [Status.OK] * len(load.block_ids))
             else:
                 continue
@@ -185,13 +264,18 @@ class Worker:
         """Until the engine can be told of it, or a moment."""
         if load.copying is None or load.is_over:
             return
-        if load.last is None and self._hold is not None and self._regions:
-            try:
-                load.hold(self._hold, self._regions[0].block_bytes)
-            except Exception as error:
-                self._hold = None
-                self._tell(f"cannot lease blocks, so loads are reported only when they are complete: {error!r}")
+        self._hold_last(load)
         load.wait(_IDLE_WAIT_S)
+
+    def _hold_last(self, load: Load) -> None:
+        """Leases the blocks of a load that may come when the engine counts on them, unless that was tried."""
+        if self._hold is None or not self._regions or load.last is not None or load.copying is None or load.is_over:
+            return
+        try:
+            load.hold(self._hold, self._regions[0].block_bytes, bool(load.layers and self._layers and self._layers.verifies))
+        except Exception as error:
+            self._hold = None
+            self._tell(f"cannot lease blocks, so loads are reported only when they are complete: {error!r}")
 
     def _collect_load(self, request_id: str, load: Load, statuses: list[Status]) -> None:
         failed: set[int] = set()
