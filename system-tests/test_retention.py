@@ -16,7 +16,7 @@ LIFETIME_S = 20
 def flood(namespace: Namespace, name: str, count: int) -> None:
     """Puts that many other blocks."""
     for start in range(0, count, 50):
-        some = blocks.keys(f"{name}-{start}", 50)
+        some = blocks.keys(f"{name}-{start}", min(50, count - start))
         namespace.put(some, bytes(len(some) * BLOCK_BYTES), timeout=60)
 
 
@@ -48,6 +48,25 @@ def test_retainedPrefix_survivesAFloodForItsLifetimeAndNotLonger(stopped_daemon:
         assert client.counters()["retained_bytes"] == 0
         flood(namespace, "after", several)
         assert namespace.lookup(prefix).run == 0
+
+
+def test_flood_blocksOfLowImportanceGoFirstAndImportantOnesStayLonger(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start(ssd__bytes="0")
+    with Client(stopped_daemon.socket_path, timeout=60) as client:
+        capacity = client.stats()["tiers"][0]["bytes_capacity"] // BLOCK_BYTES
+        namespace = client.namespace("m", block_bytes=BLOCK_BYTES)
+        groups = [blocks.keys(f"importance-{importance}", capacity // 8) for importance in range(3)]
+        for importance, some in enumerate(groups):
+            namespace.put(some, bytes(len(some) * BLOCK_BYTES), timeout=60, importance=importance)
+
+        def left() -> list[int]:
+            return [namespace.lookup(some).statuses.count(Status.OK) for some in groups]
+
+        assert left() == [capacity // 8] * 3
+        flood(namespace, "first", capacity - 3 * (capacity // 8) + capacity // 16)
+        assert left()[0] <= capacity // 16 and left()[1:] == [capacity // 8] * 2
+        flood(namespace, "second", capacity // 4)
+        assert left()[0] == 0 and left()[1] < left()[2]
 
 
 def test_retainMoreThanTheQuota_isRefusedWithTheNumbers(stopped_daemon: Daemon) -> None:

@@ -235,6 +235,26 @@ def test_pinUnpinPrefetchDelete_statuses(client: Client) -> None:
     assert namespace.lookup(some).run == 0
 
 
+def test_put_importance_isTakenOrRefused(client: Client) -> None:
+    namespace = client.namespace("important", block_bytes=4096)
+    some = keys("important", 8)
+    for importance in range(4):
+        pair = some[2 * importance : 2 * importance + 2]
+        assert namespace.put(pair[:1], blocks(pair[:1], 4096), importance=importance) == [Status.OK]
+        with namespace.reserve(pair[1:], importance=importance) as slots:
+            assert slots.statuses == [Status.OK]
+            view = slots.views[0]
+            assert view is not None
+            view[:] = block(pair[1], 4096)
+            assert slots.commit() == [Status.OK]
+    assert namespace.lookup(some).run == 8
+    for wrong in (-1, 4):
+        with pytest.raises(InvalidArgument, match="expected 0 to 3"):
+            namespace.put(some[:1], blocks(some[:1], 4096), importance=wrong)
+    with pytest.raises(TypeError):
+        namespace.put(some[:1], blocks(some[:1], 4096), importance="high")  # type: ignore[arg-type]
+
+
 def test_retain_statusesAndWhyNot(client: Client) -> None:
     namespace = client.namespace("retained", block_bytes=4096)
     some = keys("retained", 3)

@@ -26,7 +26,7 @@ from kvtier._connection import Link, NamespaceProperties
 from kvtier._context import current
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
-from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, Lookup, Options, Retained, lifetime_ns
+from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, Lookup, Options, Retained, importance_flags, lifetime_ns
 
 T = TypeVar("T")
 
@@ -81,6 +81,8 @@ class Context(NamedTuple):
     depth: int
     trace: bytes | None = None
     """what its requests are made in, where the daemon takes that: trace id, span id and flags"""
+    importance_flags: int = 0
+    """of the requests that bring blocks"""
 
     def request(
         self, verb: int, namespace: int, keys: Sequence[bytes], start: int, count: int, flags: int = 0, argument: int = 0
@@ -95,8 +97,9 @@ class Context(NamedTuple):
     def reserve_request(self, namespace: int, keys: Sequence[bytes], start: int, count: int, shard: int) -> Request:
         """RESERVE of `keys[start:start + count]`: of whole blocks that are copied and checksummed here, or of a shard."""
         if not shard:
-            return self.request(Verb.RESERVE, namespace, keys, start, count, protocol.REQUEST_FLAG_CHECKSUMS)
-        whole = self.request(Verb.RESERVE, namespace, keys, start, count)
+            flags = protocol.REQUEST_FLAG_CHECKSUMS | self.importance_flags
+            return self.request(Verb.RESERVE, namespace, keys, start, count, flags)
+        whole = self.request(Verb.RESERVE, namespace, keys, start, count, self.importance_flags)
         return (*whole, shard)
 
     def commit_request(self, namespace: int, pairs: bytes, is_shard: bool = False) -> Request:
@@ -149,6 +152,7 @@ def context_of(
     group: int = 0,
     parent: bytes | None = None,
     depth: int = 0,
+    importance: int = protocol.REQUEST_IMPORTANCE_NORMAL,
     **unknown: object,
 ) -> Context:
     """The context of an operation with these options."""
@@ -156,14 +160,15 @@ def context_of(
         raise wrong_option(unknown, priority=priority, group=group, depth=depth)
     margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
     deadline_ns = answer_by_ns - max(margin_ns, 0)
-    return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, current())
+    flags = importance_flags(importance)
+    return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, current(), flags)
 
 
 def wrong_option(unknown: dict[str, object], **numbers: object) -> TypeError:
     """The error about an option that does not exist, or else about a number that is none."""
     if unknown:
         return TypeError(
-            f"unknown option {next(iter(unknown))!r}; there are timeout, deadline_ns, priority, group, parent, depth "
+            f"unknown option {next(iter(unknown))!r}; there are timeout, deadline_ns, priority, group, parent, depth, importance "
             "(and leading_run, no_wait, lease_s for acquire and get)"
         )
     name, value = next((name, value) for name, value in numbers.items() if not isinstance(value, int))
@@ -751,7 +756,7 @@ def reserve(context: Context, keys: Sequence[bytes]) -> Operation[Reserved]:
     held: list[bytes] = []
     try:
         for start, count in spans(len(keys), protocol.KEYS_MAX):
-            completion = yield context.request(Verb.RESERVE, namespace, keys, start, count)
+            completion = yield context.request(Verb.RESERVE, namespace, keys, start, count, context.importance_flags)
             completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
                 mapped = _OK

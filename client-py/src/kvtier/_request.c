@@ -142,7 +142,7 @@ int parse_request(PyObject *tuple, Request *request) {
     return -1;
   }
   static const uint64_t limits[] = {
-      UINT16_MAX, KVTIER_REQUEST_FLAG_CONTEXT - 1, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
+      UINT16_MAX, KVTIER_REQUEST_FLAGS_ALL, KVTIER_REQUEST_PRIORITY_LOW, INT64_MAX, UINT32_MAX, UINT16_MAX,
       UINT32_MAX, UINT64_MAX};
   static const char *const names[] = {
       "verb", "flags", "priority", "deadline_ns", "the namespace", "group", "depth", "the argument"};
@@ -151,6 +151,11 @@ int parse_request(PyObject *tuple, Request *request) {
     if (unsigned_field(tuple, i, names[i], limits[i], &fields[i]) < 0) {
       return -1;
     }
+  }
+  if (fields[1] & KVTIER_REQUEST_FLAG_CONTEXT) {
+    PyErr_Format(invalid_argument, "flags is %llu; the flag of a trace context comes with the context",
+        (unsigned long long)fields[1]);
+    return -1;
   }
   uint64_t start;
   uint64_t count;

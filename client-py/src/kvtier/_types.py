@@ -48,6 +48,8 @@ class Options(TypedDict, total=False):
     """the key before the first one, when there is one"""
     depth: int
     """the first key's place in its sequence, in blocks"""
+    importance: int
+    """of the blocks of a put to eviction policies: 0 (they can leave first) to 3; 1 is usual. A block keeps the highest of its puts"""
 
 
 class Ping(NamedTuple):
@@ -76,6 +78,24 @@ class Retained(NamedTuple):
     """of each block: OK, PENDING (kept as soon as it is there), MISS, or why the request was refused, such as OVER_QUOTA"""
     reason: str
     """why the daemon refused, in words and with the numbers; empty if it did not"""
+
+
+def checked_importance(importance: int) -> int:
+    """
+    Raises:
+        TypeError: it is no whole number.
+        InvalidArgument: it is not 0 to 3.
+    """
+    if not isinstance(importance, int):
+        raise TypeError(f"importance is {importance!r}; expected a whole number")
+    if not 0 <= importance <= protocol.REQUEST_IMPORTANCE_MAX:
+        raise InvalidArgument(f"importance is {importance}; expected 0 to {protocol.REQUEST_IMPORTANCE_MAX}")
+    return importance
+
+
+def importance_flags(importance: int) -> int:
+    """The flags of a request that stand for the importance of the blocks that it brings."""
+    return (checked_importance(importance) ^ protocol.REQUEST_IMPORTANCE_NORMAL) << protocol.REQUEST_IMPORTANCE_SHIFT
 
 
 def lifetime_ns(lifetime_s: float) -> int:

@@ -23,6 +23,7 @@ from kvtier._connection import Link
 from kvtier._context import current
 from kvtier._errors import InvalidArgument, KvtierError, Unavailable
 from kvtier._protocol import Status, Verb
+from kvtier._types import importance_flags
 from kvtier.client import Namespace, as_keys, run
 
 HANDLE_BYTES = 64
@@ -443,6 +444,7 @@ class DeviceRegion:
         priority: int = protocol.REQUEST_PRIORITY_NORMAL,
         group: int = 0,
         annotations: Sequence[bytes | None] | None = None,
+        importance: int = protocol.REQUEST_IMPORTANCE_NORMAL,
     ) -> Copying:
         """Copies blocks of this memory to the daemon, which keeps them.
 
@@ -457,6 +459,7 @@ class DeviceRegion:
             parent: the key before the first one.
             depth: the place of the first key in its sequence.
             annotations: for each block at most 2048 bytes that are kept with it, or None; `kvtier.annotations`.
+            importance: of the blocks to eviction policies, as `kvtier.Options.importance`.
 
         Returns:
             A `Copying`, whose statuses are OK (these layers are copied), EXISTS and PENDING (nothing to do: it is here, or
@@ -466,8 +469,9 @@ class DeviceRegion:
         if annotations is not None:
             _operations.check_annotations(annotations, len(keys))
         copying = self._copy(
-            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, priority, group, parent=parent, depth=depth
-        )
+            Verb.OFFLOAD, keys, block_ids, layers, event, timeout, priority, group,
+            parent=parent, depth=depth, flags=importance_flags(importance),
+        )  # fmt: skip
         if annotations is not None:
             try:
                 self._annotate(copying, keys, annotations, timeout, priority, group)
@@ -638,6 +642,7 @@ class DeviceRegion:
         depth: int = 0,
         leading_run: bool = False,
         by_layer: bool = False,
+        flags: int = 0,
     ) -> Copying:
         keys = as_keys(keys)
         numbers = array("I", block_ids)
@@ -657,7 +662,7 @@ class DeviceRegion:
             return Copying.of_status(Status.UNAVAILABLE, len(keys), len(asked))
         namespace = link.namespaces[self._namespace._properties]
         answer_by_ns = self._answer_by_ns(timeout)
-        flags = protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
+        flags |= protocol.REQUEST_FLAG_LEADING_RUN if leading_run else 0
         parts: list[tuple[int, int, Word]] = []
         part_bytes = max(1, self.block_bytes * len(asked) // self.layers)
         window = protocol.KEYS_MAX

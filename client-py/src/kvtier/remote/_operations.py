@@ -22,7 +22,7 @@ from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument
 from kvtier._operations import check_annotations, check_memory, leading_run, spans, wrong_option
 from kvtier._protocol import Status, Tier
-from kvtier._types import Count, Get, LoadReport, Lookup, Ping, Retained, lifetime_ns
+from kvtier._types import Count, Get, LoadReport, Lookup, Ping, Retained, checked_importance, lifetime_ns
 from kvtier.client import as_keys
 from kvtier.remote import _wire
 from kvtier.remote._link import Failure, Registered
@@ -70,6 +70,7 @@ class Context(NamedTuple):
     group: int
     parent: bytes | None
     depth: int
+    importance: int
 
     def keys(self, number: int, keys: Sequence[bytes], start: int, count: int) -> Any:
         """`keys[start:start + count]`: the key before them is their parent."""
@@ -94,12 +95,13 @@ def context_of(
     group: int = 0,
     parent: bytes | None = None,
     depth: int = 0,
+    importance: int = protocol.REQUEST_IMPORTANCE_NORMAL,
     **unknown: object,
 ) -> Context:
     """The context of an operation with these options. `answer_by_ns` stands for the timeout or the deadline."""
     if unknown or not (isinstance(priority, int) and isinstance(group, int) and isinstance(depth, int)):
         raise wrong_option(unknown, priority=priority, group=group, depth=depth)
-    return Context(registered, properties, answer_by_ns, priority, group, parent, depth)
+    return Context(registered, properties, answer_by_ns, priority, group, parent, depth, checked_importance(importance))
 
 
 def checked(keys: Iterable[bytes]) -> Sequence[bytes]:
@@ -411,7 +413,7 @@ def put(
                 if all(is_there):
                     return _OK, [Status.EXISTS] * count
             kept = [] if annotations is None else [one or b"" for one in annotations[start : start + count]]
-            header = v1.PutHeader(keys=named, annotations=kept)
+            header = v1.PutHeader(keys=named, annotations=kept, importance=context.importance)
             chunk_bytes = context.registered.chunk_bytes
             answer = yield Store(lambda: _messages(header, source, start, is_there, block_bytes, chunk_bytes))
             status, _ = outcome_of(answer)

@@ -120,6 +120,7 @@ class Region(ABC):
         parent: bytes | None = None,
         depth: int = 0,
         annotations: Sequence[bytes | None] | None = None,
+        importance: int = 1,
     ) -> Copying:
         """Copies blocks out of the tensors, to be kept under these keys.
 
@@ -133,6 +134,7 @@ class Region(ABC):
             parent: the key before the first one, when there is one.
             depth: the first key's place in its sequence, in blocks.
             annotations: for each block at most 2048 bytes that are kept with it, or None; `kvtier.annotations`.
+            importance: of the blocks to eviction policies, as `kvtier.Options.importance`.
 
         Raises:
             InvalidArgument: an id or a layer is out of range, there are not as many ids as keys, or an annotation is too long.

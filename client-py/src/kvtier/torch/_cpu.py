@@ -149,6 +149,7 @@ class CpuRegion(Region):
         parent: bytes | None = None,
         depth: int = 0,
         annotations: Sequence[bytes | None] | None = None,
+        importance: int = 1,
     ) -> Copying:
         if annotations is not None:
             check_annotations(annotations, len(keys))
@@ -156,7 +157,7 @@ class CpuRegion(Region):
         if len(chosen) != self.layers:
             raise InvalidArgument(f"layers is {layers}; expected all {self.layers}: a block in memory is put whole")
 
-        copy = self._putting(keys, parent, depth, 0, annotations)
+        copy = self._putting(keys, parent, depth, 0, annotations, importance)
         return self._begin(copy, keys, block_ids, chosen, after, timeout)
 
     def get(
@@ -180,7 +181,7 @@ class CpuRegion(Region):
 
     def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
         """As `put`, in a KV-cache group; what precedes the first key is not known."""
-        copy = self._putting(keys, None, 0, group, None)
+        copy = self._putting(keys, None, 0, group, None, 1)
         return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
 
     def get_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
@@ -195,6 +196,7 @@ class CpuRegion(Region):
         depth: int,
         group: int,
         annotations: Sequence[bytes | None] | None,
+        importance: int,
     ) -> Copy:
         def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
             before = keys[start - 1] if start else parent
@@ -203,7 +205,7 @@ class CpuRegion(Region):
                 memory,
                 None if annotations is None else annotations[start : start + count],
                 self._shard_text,
-                {"parent": before, "depth": depth + start, "group": group, "deadline_ns": deadline_ns},
+                {"parent": before, "depth": depth + start, "group": group, "deadline_ns": deadline_ns, "importance": importance},
             )
 
         return copy

@@ -191,6 +191,7 @@ class CudaRegion(Region):
         parent: bytes | None = None,
         depth: int = 0,
         annotations: Sequence[bytes | None] | None = None,
+        importance: int = 1,
     ) -> Copying:
         self._check(block_ids)
         chosen = self._layers_of(layers)
@@ -204,6 +205,7 @@ class CudaRegion(Region):
                 parent=parent,
                 depth=depth,
                 annotations=annotations,
+                importance=importance,
             ),
             after,
             layers,

@@ -245,14 +245,16 @@ class PutRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[PutHeader, _Mapping]] = ..., chunk: _Optional[_Union[PutChunk, _Mapping]] = ...) -> None: ...
 
 class PutHeader(_message.Message):
-    __slots__ = ("keys", "operation_id", "annotations")
+    __slots__ = ("keys", "operation_id", "annotations", "importance")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    IMPORTANCE_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     operation_id: int
     annotations: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., operation_id: _Optional[int] = ..., annotations: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    importance: int
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., operation_id: _Optional[int] = ..., annotations: _Optional[_Iterable[bytes]] = ..., importance: _Optional[int] = ...) -> None: ...
 
 class PutChunk(_message.Message):
     __slots__ = ("block", "offset", "data", "crc32c")

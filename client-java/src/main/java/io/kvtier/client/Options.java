@@ -1,5 +1,6 @@
 package io.kvtier.client;
 
+import io.kvtier.protocol.RequestDescriptor;
 import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
@@ -9,8 +10,11 @@ import org.jspecify.annotations.Nullable;
  * @param timeoutNs the operation's deadline, from its submission; 0 takes the client's
  * @param position where the keys stand in their sequence
  * @param leasing how blocks are acquired
+ * @param importance how important the blocks of a put are to eviction policies: 0 (they can leave
+ *     first) to 3; 1 is usual. A block keeps the highest importance of all of its puts
  */
-public record Options(long timeoutNs, Priority priority, Position position, Leasing leasing) {
+public record Options(
+    long timeoutNs, Priority priority, Position position, Leasing leasing, int importance) {
   /**
    * Where the keys of a batch stand in their sequence.
    *
@@ -49,11 +53,19 @@ public record Options(long timeoutNs, Priority priority, Position position, Leas
   }
 
   public static final Options DEFAULT =
-      new Options(0, Priority.NORMAL, new Position(0, 0, null), new Leasing(0, false, false));
+      new Options(
+          0,
+          Priority.NORMAL,
+          new Position(0, 0, null),
+          new Leasing(0, false, false),
+          RequestDescriptor.IMPORTANCE_NORMAL);
 
   public Options {
     if (timeoutNs < 0) {
       throw new IllegalArgumentException("a timeout is not negative: " + timeoutNs + " ns");
+    }
+    if (importance < 0 || importance > RequestDescriptor.IMPORTANCE_MAX) {
+      throw new IllegalArgumentException("importance is 0 to 3, not " + importance);
     }
   }
 
@@ -82,11 +94,11 @@ public record Options(long timeoutNs, Priority priority, Position position, Leas
   }
 
   public Options withTimeout(Duration timeout) {
-    return new Options(timeout.toNanos(), priority, position, leasing);
+    return new Options(timeout.toNanos(), priority, position, leasing, importance);
   }
 
   public Options withPriority(Priority value) {
-    return new Options(timeoutNs, value, position, leasing);
+    return new Options(timeoutNs, value, position, leasing, importance);
   }
 
   public Options withGroup(int value) {
@@ -118,11 +130,15 @@ public record Options(long timeoutNs, Priority priority, Position position, Leas
     return with(new Leasing(leaseNs(), leadingRun(), value));
   }
 
+  public Options withImportance(int value) {
+    return new Options(timeoutNs, priority, position, leasing, value);
+  }
+
   private Options with(Position other) {
-    return new Options(timeoutNs, priority, other, leasing);
+    return new Options(timeoutNs, priority, other, leasing, importance);
   }
 
   private Options with(Leasing other) {
-    return new Options(timeoutNs, priority, position, other);
+    return new Options(timeoutNs, priority, position, other, importance);
   }
 }

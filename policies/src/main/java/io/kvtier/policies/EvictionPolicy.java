@@ -18,6 +18,12 @@ public interface EvictionPolicy {
   /** The parent of the first block of a sequence, and of a block whose parent nobody knows. */
   long NO_PARENT = 0;
 
+  /** The importance of a block of which nobody has said anything. */
+  int NORMAL = 1;
+
+  /** The highest importance; the lowest is 0. */
+  int HIGHEST = 3;
+
   /** Which blocks the mechanism could evict now: not pinned, not leased, in a place that helps. */
   @FunctionalInterface
   interface VictimFilter {
@@ -50,6 +56,14 @@ public interface EvictionPolicy {
    * @param parent the fingerprint of the block before it in its sequence, or {@link #NO_PARENT}
    */
   void onInsert(int block, int bytes, long fingerprint, int depth, long parent);
+
+  /**
+   * A client has said how important a resident block is: 0 (it can leave first) to {@link
+   * #HIGHEST}. Called right after {@link #onInsert} for blocks that are not {@link #NORMAL}, and
+   * when the importance of a block changes. A policy need not do anything: the daemon wraps each
+   * policy so that blocks of importance 0 leave first, and more important ones get further chances.
+   */
+  default void onImportance(int block, int importance) {}
 
   /**
    * What was inserted until now was handed over, by another policy or an earlier process: nobody

@@ -49,6 +49,15 @@ final class WatchedPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onImportance(int block, int importance) {
+    try {
+      policy.onImportance(block, importance);
+    } catch (RuntimeException | LinkageError e) {
+      throw failure("onImportance", e);
+    }
+  }
+
+  @Override
   public void onHandedOver() {
     try {
       policy.onHandedOver();

@@ -17,6 +17,17 @@ public final class Records {
     return (flags & RequestDescriptor.FLAG_CHECKSUMS) == 0 ? 8 : 16;
   }
 
+  /** The importance that the flags of a RESERVE or OFFLOAD give to its blocks. */
+  public static int importance(int flags) {
+    int bits = (flags & RequestDescriptor.IMPORTANCE_MASK) >>> RequestDescriptor.IMPORTANCE_SHIFT;
+    return bits ^ RequestDescriptor.IMPORTANCE_NORMAL;
+  }
+
+  /** The flags that stand for an importance. */
+  public static int importanceFlags(int importance) {
+    return (importance ^ RequestDescriptor.IMPORTANCE_NORMAL) << RequestDescriptor.IMPORTANCE_SHIFT;
+  }
+
   /** Whether a body begins with block keys. */
   public static boolean hasKeys(RequestBody body) {
     return body == RequestBody.KEYS || body == RequestBody.KEYS_AND_BLOCKS;

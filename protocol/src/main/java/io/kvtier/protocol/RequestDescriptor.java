@@ -85,8 +85,18 @@ public final class RequestDescriptor {
   /** The record ends with the trace context of its request. */
   public static final int FLAG_CONTEXT = 64;
 
+  /**
+   * RESERVE and OFFLOAD: the importance of the blocks for policies, 0 to 3, exclusive-or 1. So 0
+   * stands for the importance 1, which is the usual one.
+   */
+  public static final int IMPORTANCE_MASK = 384;
+
+  public static final int IMPORTANCE_SHIFT = 7;
+  public static final int IMPORTANCE_NORMAL = 1;
+  public static final int IMPORTANCE_MAX = 3;
+
   /** All flags of this version. */
-  public static final int FLAGS_ALL = 127;
+  public static final int FLAGS_ALL = 511;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;

@@ -249,6 +249,22 @@ final class ClientContractTest {
 
   @ParameterizedTest
   @EnumSource
+  void put_ofEachImportance_isTaken(Way way) {
+    try (CacheClient client = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(client, way, "important");
+      for (int importance = 0; importance <= 3; importance++) {
+        MemorySegment block = arena.allocate(BLOCK_BYTES);
+        Options options = Options.DEFAULT.withImportance(importance);
+        assertTrue(namespace.put(keys(importance, 1), List.of(block), options).join().isComplete());
+      }
+      assertEquals(4, namespace.lookup(keys(0, 4), Options.DEFAULT).join().run());
+      assertThrows(IllegalArgumentException.class, () -> Options.DEFAULT.withImportance(4));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
   void retain_keepsBlocksOrSaysWhyNot(Way way) {
     try (CacheClient client = open(way);
         Arena arena = Arena.ofShared()) {

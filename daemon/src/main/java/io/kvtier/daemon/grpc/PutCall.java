@@ -4,6 +4,7 @@ import com.google.protobuf.ByteString;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.kvtier.daemon.grpc.IndexAnswer.Grant;
 import io.kvtier.protocol.Counted;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -31,6 +32,7 @@ final class PutCall extends Call<PutResponse> {
   private List<ByteString> annotations = List.of();
   private Status[] statuses = {};
   private int blockBytes;
+  private int importanceFlags;
   private @Nullable Status callStatus;
   private String callText = "";
 
@@ -96,6 +98,17 @@ final class PutCall extends Call<PutResponse> {
     }
     Namespaces.Namespace namespace = environment.namespace(header.getKeys().getNamespaceId());
     KeyBatch batch = KeyBatch.of(header.getKeys(), namespace.id());
+    if (header.hasImportance()
+        && Integer.compareUnsigned(header.getImportance(), RequestDescriptor.IMPORTANCE_MAX) > 0) {
+      throw new RefusedException(
+          Status.INVALID_ARGUMENT,
+          "importance is "
+              + Integer.toUnsignedString(header.getImportance())
+              + ", expected 0 to 3");
+    }
+    importanceFlags =
+        Records.importanceFlags(
+            header.hasImportance() ? header.getImportance() : RequestDescriptor.IMPORTANCE_NORMAL);
     blockBytes = namespace.blockBytes();
     annotations = AnnotationEntries.of(header.getAnnotationsList(), batch.count());
     keys = batch;
@@ -268,7 +281,7 @@ final class PutCall extends Call<PutResponse> {
             IndexRequest.ofKeys(
                 Verb.RESERVE,
                 all.part(from, to),
-                RequestDescriptor.FLAG_CHECKSUMS,
+                RequestDescriptor.FLAG_CHECKSUMS | importanceFlags,
                 RequestDescriptor.PRIORITY_NORMAL,
                 deadlineNs()),
             answer -> onReserved(from, to, answer));

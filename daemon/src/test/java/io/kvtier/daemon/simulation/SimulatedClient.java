@@ -392,7 +392,8 @@ final class SimulatedClient {
               keys(namespace, 1 + random.nextInt(10)),
               List.of(),
               0,
-              random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0);
+              (random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0)
+                  | Records.importanceFlags(random.nextInt(4)));
       case 1 -> {
         half = random.nextInt(2);
         if (regions[namespace][half] != 0) {

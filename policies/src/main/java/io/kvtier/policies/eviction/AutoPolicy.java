@@ -204,6 +204,11 @@ public final class AutoPolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onImportance(int block, int importance) {
+    (isLeftBehind[block] ? previous : current).onImportance(block, importance);
+  }
+
+  @Override
   public void onHit(int block) {
     if (isLeftBehind[block]) {
       bringAlong(block);

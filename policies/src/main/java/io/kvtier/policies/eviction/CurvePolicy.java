@@ -164,6 +164,11 @@ public final class CurvePolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onImportance(int block, int importance) {
+    inner.onImportance(block, importance);
+  }
+
+  @Override
   public void onHit(int block) {
     inner.onHit(block);
     offered++;

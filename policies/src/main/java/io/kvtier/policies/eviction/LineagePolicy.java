@@ -136,6 +136,11 @@ public final class LineagePolicy implements EvictionPolicy {
   }
 
   @Override
+  public void onImportance(int block, int importance) {
+    inner.onImportance(block, importance);
+  }
+
+  @Override
   public void onHit(int block) {
     inner.onHit(block);
     adopt(block);

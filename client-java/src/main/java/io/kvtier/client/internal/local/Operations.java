@@ -8,6 +8,7 @@ import io.kvtier.client.internal.session.Session;
 import io.kvtier.client.internal.shared.Lifetimes;
 import io.kvtier.client.internal.shared.LoadReports;
 import io.kvtier.protocol.LoadReport;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
@@ -38,14 +39,19 @@ final class Operations {
       Options options,
       long deadlineNs,
       @Nullable Consumer<Operation> whenDone) {
-    int flags = verb == Verb.ACQUIRE ? acquireFlags(options) : 0;
+    int flags =
+        switch (verb) {
+          case ACQUIRE -> acquireFlags(options);
+          case RESERVE -> Records.importanceFlags(options.importance());
+          default -> 0;
+        };
     long argument = verb == Verb.ACQUIRE ? options.leaseNs() : 0;
     return keys(verb, flags, argument, namespace, keys, options, deadlineNs, whenDone);
   }
 
   /** RESERVE of slots that are filled by copies, whose checksums the commit brings. */
   Operation reserveForCopies(Registrar namespace, Keys keys, Options options, long deadlineNs) {
-    int flags = RequestDescriptor.FLAG_CHECKSUMS;
+    int flags = RequestDescriptor.FLAG_CHECKSUMS | Records.importanceFlags(options.importance());
     return keys(Verb.RESERVE, flags, 0, namespace, keys, options, deadlineNs, null);
   }
 

@@ -8,6 +8,7 @@ import io.kvtier.client.internal.session.Connector;
 import io.kvtier.client.internal.session.Request;
 import io.kvtier.client.internal.session.Session;
 import io.kvtier.client.internal.session.Wires;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestBody;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
@@ -107,6 +108,7 @@ final class Regions {
       return Submitter.nothing(verb, whenDone);
     }
     Request request = new Request(verb, submitter.deadlineNs(options));
+    request.flags = verb == Verb.OFFLOAD ? Records.importanceFlags(options.importance()) : 0;
     request.priority = options.priority().code();
     request.namespaceId = region.namespace().in(session).id();
     request.group = options.group();

@@ -5,6 +5,7 @@ import io.kvtier.client.Keys;
 import io.kvtier.client.Options;
 import io.kvtier.client.internal.shared.CopyArguments;
 import io.kvtier.protocol.Protocol;
+import io.kvtier.protocol.v1.PutHeader;
 import java.util.List;
 
 /** The keys of a batch that go in one call. */
@@ -20,6 +21,15 @@ record KeysPart(Keys keys, int from, int count, Options options, long deadlineNs
 
   <T> List<T> of(List<T> batch) {
     return batch.subList(from, end());
+  }
+
+  /** The header of a put; the annotations may be none. */
+  PutHeader putHeader(long namespaceId, List<byte[]> annotations) {
+    PutHeader.Builder header =
+        PutHeader.newBuilder().setKeys(message(namespaceId)).setImportance(options.importance());
+    annotations.forEach(
+        annotation -> header.addAnnotations(UnsafeByteOperations.unsafeWrap(annotation)));
+    return header.build();
   }
 
   /** The keys; the key before them is their parent. */

@@ -267,9 +267,8 @@ public final class RemoteNamespace implements CacheNamespace {
                 known ->
                     RemotePut.of(
                         channel,
-                        part.message(known.number()),
+                        part.putHeader(known.number(), annotations),
                         part.of(sources),
-                        annotations,
                         there.getBlocksList(),
                         known.chunkBytes(),
                         part.deadlineNs()),

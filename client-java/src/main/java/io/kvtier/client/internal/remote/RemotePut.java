@@ -1,6 +1,5 @@
 package io.kvtier.client.internal.remote;
 
-import com.google.protobuf.UnsafeByteOperations;
 import io.kvtier.client.internal.shared.Outcome;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -50,9 +49,8 @@ final class RemotePut {
    */
   static Future<RemotePut> of(
       RemoteChannel channel,
-      io.kvtier.protocol.v1.Keys keys,
+      PutHeader header,
       List<MemorySegment> sources,
-      List<byte[]> annotations,
       List<BlockResult> there,
       int chunkBytes,
       long deadlineNs) {
@@ -64,9 +62,6 @@ final class RemotePut {
     if (isAllThere) {
       return Future.succeededFuture(put);
     }
-    PutHeader.Builder header = PutHeader.newBuilder().setKeys(keys);
-    annotations.forEach(
-        annotation -> header.addAnnotations(UnsafeByteOperations.unsafeWrap(annotation)));
     Buffer first = RemoteCall.framed(PutRequest.newBuilder().setHeader(header).build());
     return channel.transfer(KvtierGrpcClient.Put, deadlineNs, call -> put.send(call, first));
   }

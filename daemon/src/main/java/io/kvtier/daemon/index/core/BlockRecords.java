@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index.core;
 
 import io.kvtier.policies.BitMixer;
+import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.protocol.Protocol;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -59,6 +60,11 @@ public abstract class BlockRecords {
 
   /** A client retains the block: see {@link RetentionTable}. */
   public static final int FLAG_RETAINED = 1024;
+
+  /** Two bits of the flags: the importance of the block, changed so that 0 is normal. */
+  private static final int IMPORTANCE_SHIFT = 11;
+
+  private static final int IMPORTANCE_MASK = 3 << IMPORTANCE_SHIFT;
 
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
@@ -245,6 +251,18 @@ public abstract class BlockRecords {
     if (holds == 0 || holds == delta) {
       copies.changed(block);
     }
+  }
+
+  /** The importance of a block for policies, from 0. */
+  public int importance(int block) {
+    int flags = records.get(SHORT, at(block) + FLAGS);
+    return ((flags & IMPORTANCE_MASK) >>> IMPORTANCE_SHIFT) ^ EvictionPolicy.NORMAL;
+  }
+
+  public void setImportance(int block, int importance) {
+    int flags = records.get(SHORT, at(block) + FLAGS) & ~IMPORTANCE_MASK;
+    int bits = (importance ^ EvictionPolicy.NORMAL) << IMPORTANCE_SHIFT;
+    records.set(SHORT, at(block) + FLAGS, (short) (flags | bits));
   }
 
   /** Whether a flag is set. */

@@ -332,6 +332,16 @@ public final class BlockStore {
     return moves.scrubbers();
   }
 
+  /** A client says again how important a block is: the highest importance of all puts counts. */
+  public void raiseImportance(int block, int importance) {
+    if (importance > directory.importance(block)) {
+      directory.setImportance(block, importance);
+      for (ResidentTier tier : stack.all()) {
+        tier.importanceChanged(block);
+      }
+    }
+  }
+
   // ---- deletion
 
   /** Deletes a block from this node; its object stays. */

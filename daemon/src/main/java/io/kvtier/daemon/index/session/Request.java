@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index.session;
 
 import io.kvtier.daemon.index.core.KeyBatch;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 
@@ -63,6 +64,11 @@ public final class Request extends KeyBatch {
   /** Where the number of a region's block stands, behind the keys. */
   public long target(int i) {
     return body + (long) count * keyStride + 4L * i;
+  }
+
+  /** RESERVE and OFFLOAD: the importance of the blocks for policies, from 0. */
+  public int importance() {
+    return Records.importance(flags);
   }
 
   public boolean has(int flag) {

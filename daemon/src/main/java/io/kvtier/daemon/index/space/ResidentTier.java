@@ -189,6 +189,16 @@ public final class ResidentTier {
         directory.fingerprint(block),
         directory.depth(block),
         directory.parent(block));
+    if (directory.importance(block) != EvictionPolicy.NORMAL) {
+      into.onImportance(block, directory.importance(block));
+    }
+  }
+
+  /** The importance of a block has changed. */
+  public void importanceChanged(int block) {
+    if (isResident(block) && !aside.has(block)) {
+      policyOf(block).onImportance(block, directory.importance(block));
+    }
   }
 
   /** Whether the tier has any space at all. */

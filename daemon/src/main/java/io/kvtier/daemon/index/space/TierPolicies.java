@@ -4,6 +4,7 @@ import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.policies.EvictionPolicy;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.policies.eviction.CurvePolicy;
+import io.kvtier.policies.eviction.ImportancePolicy;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.List;
@@ -52,7 +53,9 @@ final class TierPolicies {
     EvictionPolicy[] made = new EvictionPolicy[slots.parts()];
     for (int part = 0; part < made.length; part++) {
       PolicySize size = policySize(part);
-      EvictionPolicy policy = EvictionPolicies.create(name, size.ids(), size.capacity());
+      EvictionPolicy policy =
+          new ImportancePolicy(
+              EvictionPolicies.create(name, size.ids(), size.capacity()), size.ids());
       // What other sizes would do is asked of the whole tier.
       made[part] =
           made.length == 1 && policy.whatIf().isEmpty()

@@ -140,6 +140,7 @@ public final class Puts {
         store.use(block);
         takeSlot(session, operation, i, block, namespace);
       } else {
+        store.raiseImportance(block, request.importance());
         boolean visible = store.isVisible(block) || store.hasArrived(block);
         Operations.decide(operation, i, visible ? Status.EXISTS : Status.PENDING, TierId.NONE);
         counters.add(Counter.PUT_EXISTS, 1);
@@ -185,6 +186,7 @@ public final class Puts {
     }
     directory.setLineage(
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
+    directory.setImportance(block, request.importance());
     // In use: the record stays until the slot is there.
     store.use(block);
     if (operation.putsParts() && !partial.begin(session, block, devices.part())) {

@@ -108,6 +108,11 @@ public final class RequestAdapter {
     if ((flags & RequestDescriptor.FLAG_CORRUPT) != 0 && verb != Verb.RELEASE) {
       throw new ProtocolViolation(verb + " has read nothing that could be corrupt");
     }
+    if ((flags & RequestDescriptor.IMPORTANCE_MASK) != 0
+        && verb != Verb.RESERVE
+        && verb != Verb.OFFLOAD) {
+      throw new ProtocolViolation(verb + " brings no blocks that could be important");
+    }
     boolean silent = (flags & RequestDescriptor.FLAG_SILENT) != 0;
     if (silent && verb != Verb.RELEASE && verb != Verb.ABORT && verb != Verb.CANCEL) {
       throw new ProtocolViolation(verb + " can't be silent");
