@@ -28,6 +28,7 @@ from kvtier_testing.sglang_double import (
 )
 
 from kvtier import InvalidArgument
+from kvtier.engine import find
 from kvtier.sglang._memory import Ranks, device_memory_of
 from kvtier.torch._cuda import region_spec
 from kvtier.torch._shards import cells_of
@@ -197,6 +198,18 @@ def test_hole_isNotFoundBehind(make: Make) -> None:
     assert engine.linkers[0]._pages.pools is not None
     engine.linkers[0]._pages.pools[0].namespace.delete([bytes.fromhex(keys[3])])
     assert engine.linkers[0].lookup("request", [Transfer("kv", keys)]) == [1, 2, 3]
+
+
+def test_pagesThatTheObjectStoreIsAskedFor_areNotWaitedFor(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make()
+    asked: list[int] = []
+    search = engine.linkers[0]._pages._search
+    assert search is not None
+    steps = search._steps
+    monkeypatch.setattr(search, "_steps", lambda *given: (asked.append(1), steps(*given))[1])
+    monkeypatch.setattr(find, "sought_blocks", lambda answers: 1)
+    assert engine.found(keys_of(2)) == [0]
+    assert asked == [1]
 
 
 # ---- loads that must not fail ----

@@ -82,13 +82,16 @@ class Search:
 
     # ---- a thread that waits ----
 
-    def find(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True) -> Found:
+    def find(
+        self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True, waits_for_objects: bool = True
+    ) -> Found:
         """What there is of a request behind the tokens that the engine has. Never raises.
 
         Args:
             had_tokens: so many tokens from the first the engine has itself.
             timeout_s: when it ends at the latest, whatever the daemon does; None: `Settings.lookup_s_max`.
             holds: whether what was found is held; without, it may be gone when it is loaded.
+            waits_for_objects: whether it waits for what the daemon asks the object store; without, that is found the next time.
         """
         groups = self.units.groups
         first, rest = divmod(had_tokens, self.units.tokens)
@@ -102,13 +105,15 @@ class Search:
             tokens = limit * self.units.tokens
             keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in groups]
             answer_by_ns = instant_after(self._settings.lookup_s_max if timeout_s is None else timeout_s)
-            return self._find(keys, first, answer_by_ns, holds) or nothing
+            return self._find(keys, first, answer_by_ns, holds, waits_for_objects) or nothing
         except Exception as error:
             # An engine goes on whatever its cache does.
             self._guard.tell(f"cannot look up blocks: {error!r}")
             return nothing
 
-    def _find(self, keys: Sequence[Sequence[bytes]], first: int, answer_by_ns: int, holds: bool) -> Found | None:
+    def _find(
+        self, keys: Sequence[Sequence[bytes]], first: int, answer_by_ns: int, holds: bool, waits_for_objects: bool
+    ) -> Found | None:
         begun_ns = time.monotonic_ns()
         self._guard.count(lookups=1)
         is_new = False
@@ -122,7 +127,7 @@ class Search:
                 # The session was that of a daemon which may have been started again since.
                 is_new = True
                 continue
-            is_sought = found is None and sought_blocks(answers) > 0
+            is_sought = found is None and waits_for_objects and sought_blocks(answers) > 0
             if not is_sought or time.monotonic_ns() + int(_ASK_AGAIN_S * 1e9) >= answer_by_ns:
                 break
             # The daemon asks the object store, and will know.

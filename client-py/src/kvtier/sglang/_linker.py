@@ -99,8 +99,8 @@ class KvtierLinker(UnifiedCacheLinker):
     # ---- which pages can be loaded ----
 
     def lookup(self, rid: str, transfers: list[Any]) -> list[int]:
-        """All numbers of pages from the first that can be loaded."""
-        return list(range(1, self._pages.found(_kv(transfers).keys) + 1))
+        """All numbers of pages from the first that can be loaded. The engine's requests wait meanwhile, so nothing is waited for."""
+        return list(range(1, self._pages.found(_kv(transfers).keys, waits_for_objects=False) + 1))
 
     # ---- loads ----
 

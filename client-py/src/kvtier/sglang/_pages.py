@@ -159,14 +159,18 @@ class Pages:
 
     # ---- pages ----
 
-    def found(self, keys: Sequence[str]) -> int:
-        """How many of these pages, from the first, can be read. Never raises."""
+    def found(self, keys: Sequence[str], waits_for_objects: bool = True) -> int:
+        """How many of these pages, from the first, can be read. Never raises.
+
+        Args:
+            waits_for_objects: as `Search.find` takes it.
+        """
         search = self._search
         if search is None or not keys:
             return 0
         try:
             self.weigh()
-            found = search.find(Prefix.of("", keys, self.page_tokens), holds=False)
+            found = search.find(Prefix.of("", keys, self.page_tokens), holds=False, waits_for_objects=waits_for_objects)
             return found.tokens // self.page_tokens
         except Exception as error:
             # An engine goes on whatever its cache does.
