@@ -89,6 +89,8 @@ class LazyRegion:
 
 
 class LazyCopying:
+    counts_failed_layers = True
+
     def __init__(self, region: LazyRegion, copy: Callable[[int], Any], blocks: int) -> None:
         self._region = region
         self._copy = copy
@@ -98,6 +100,7 @@ class LazyCopying:
         self.waits: list[int] = []
         """until when the engine has waited"""
         self.is_given_up = False
+        self.failure = Status.UNAVAILABLE
 
     @property
     def _is_lost(self) -> bool:
@@ -122,7 +125,7 @@ class LazyCopying:
         if timeout != 0 and blocks is None:
             self.wait_layers(LAYERS)
         if self.is_given_up:
-            return [Status.UNAVAILABLE] * self._blocks
+            return [self.failure] * self._blocks
         return [Status.OK if self.layers == LAYERS else Status.PENDING] * self._blocks
 
     def cancel(self) -> None:
@@ -472,6 +475,28 @@ def test_daemonKilledWhileLayersCome_andItsMemoryIsDamaged_engineDoesNotCompute(
     monkeypatch.setattr(Leases, "read", lambda leases, index: None)
     with pytest.raises(KvtierError, match="10 blocks were not loaded .UNAVAILABLE., and their bytes in the daemon's memory are damaged"):
         engine.step()
+
+
+@pytest.mark.parametrize(("lost_from", "counts_failed", "is_stopped"), [(1, True, True), (0, True, False), (1, False, False)])
+def test_gpuFailsWhileLayersCome_engineStopsIfItMayHaveUsedOneThatIsMissing(
+    engines: Make, monkeypatch: pytest.MonkeyPatch, lost_from: int, counts_failed: bool, is_stopped: bool
+) -> None:
+    monkeypatch.setattr(LazyCopying, "counts_failed_layers", counts_failed)
+    stored(engines(), request())
+    engine = engines()
+    region = LazyRegion(engine, lost_from=lost_from)
+
+    def fail() -> None:
+        region.copies[0].failure = Status.IO_ERROR
+        region.copies[0].give_up()
+
+    region.on_lost = fail
+    if is_stopped:
+        with pytest.raises(KvtierError, match="blocks were not loaded .IO_ERROR., and the engine may have computed layers without them"):
+            engine.run(request())
+    else:
+        engine.run(request())
+        assert engine.stats["written_blocks"] == 10
 
 
 def test_blockGoneBeforeItIsHeld_loadIsNotPromised_andItIsComputed(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:

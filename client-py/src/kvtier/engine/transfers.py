@@ -110,6 +110,8 @@ class Load:
     """its blocks, where other engines may get them from here"""
     layers: int = 0
     """how many layers it has, of which the first ones of all blocks come first; 0: blocks come whole"""
+    used_layers: int = 0
+    """how many of them the engine was told to use before the others came"""
 
     @property
     def is_over(self) -> bool:
@@ -155,7 +157,10 @@ class Load:
         # At the end all layers are counted, whatever came of the copy.
         if layers >= self.layers or not layers <= copying.wait_layers(layers, timeout_s) < self.layers:
             return False
-        return not copying.done() and not _has_failed(copying.wait(0))
+        if copying.done() or _has_failed(copying.wait(0)):
+            return False
+        self.used_layers = max(self.used_layers, layers)
+        return True
 
     def outcome(self) -> list[Status]:
         """A status for each block, in the order of the transfers: OK, or the memory of this block has no meaning. PENDING for
@@ -304,6 +309,11 @@ class Transfers:
         if are_ok(statuses):
             self._have_come(load)
             return
+        if load.used_layers and cast(Copying, load.copying).counts_failed_layers and set(statuses) - {Status.OK, Status.UNAVAILABLE}:
+            raise KvtierError(
+                f"request {request_id}: blocks were not loaded ({told(statuses)}), and the engine may have computed layers without them, "
+                "so it must stop"
+            )
         lost = [load.needed + index for index, status in enumerate(statuses) if status is not Status.OK]
         piece_blocks = max(1, _PIECE_BYTES // self._regions[0].block_bytes)
         for at in range(0, len(lost), piece_blocks):

@@ -19,6 +19,10 @@ __all__ = ["Copying", "Form", "Region", "Shard", "SharedEvent", "form_of", "regi
 class Copying(ABC):
     """A put or a get under way. It ends by itself, at the latest at its deadline; nothing is to be collected."""
 
+    counts_failed_layers = False
+    """whether a layer may count that a failure has kept away, in the moment before `wait` tells of the failure. Not if it ends with
+    UNAVAILABLE"""
+
     @abstractmethod
     def done(self) -> bool:
         """Whether it has ended: the tensors are no longer read or written. Never blocks."""

@@ -38,6 +38,8 @@ wait for another one."""
 class CudaCopying(Copying):
     """Blocks on their way between this process's GPU memory and the daemon."""
 
+    counts_failed_layers = True
+
     def __init__(self, copying: DeviceCopying, region: "CudaRegion", layers: int) -> None:
         self._copying = copying
         self._region = region
