@@ -97,6 +97,7 @@ class Tier(IntEnum):
     HOST = 2
     SSD = 3
     OBJECT = 4
+    NODE = 5
 
 
 COUNTERS = (
@@ -187,6 +188,13 @@ COUNTERS = (
     "retained_bytes",
     "retentions_expired",
     "retentions_refused",
+    "hits_node",
+    "node_fetched",
+    "node_read_bytes",
+    "node_errors",
+    "node_served",
+    "node_served_bytes",
+    "node_refused",
 )
 """The daemon's counters, in their order in its region."""
 

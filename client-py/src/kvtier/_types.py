@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = (Status.OK | Tier.HOST << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
 """what a lookup says of a block that can be read at once"""
-_SOUGHT = (Status.PENDING | Tier.OBJECT << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little")
-"""what it says of one that is looked for in the object store, or on its way from there"""
+OUTER_TIERS = (Tier.OBJECT, Tier.NODE)
+"""where blocks are that the daemon does not own: it asks for them, and knows soon"""
+_SOUGHT = tuple((Status.PENDING | tier << 16).to_bytes(protocol.COMPLETION_SHORT_RESULT_BYTES, "little") for tier in OUTER_TIERS)
+"""what a lookup says of a block that is looked for there, or on its way from there"""
+_SOUGHT_BYTES = protocol.COMPLETION_SHORT_RESULT_BYTES
 _SOUGHT_OK = Status.OK.to_bytes(2, "little")
 
 
@@ -226,9 +229,9 @@ class Lookup:
         sought = 0
         for status, count, body in self._parts:
             while begin < count:
-                at = begin * len(_SOUGHT)
-                one = body[at : at + len(_SOUGHT)]
-                if one != _SOUGHT and (status is not Status.OK or sought == 0 or one[:2] != _SOUGHT_OK):
+                at = begin * _SOUGHT_BYTES
+                one = body[at : at + _SOUGHT_BYTES]
+                if one not in _SOUGHT and (status is not Status.OK or sought == 0 or one[:2] != _SOUGHT_OK):
                     return sought
                 sought += 1
                 begin += 1

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from kvtier._protocol import Status, Tier
-from kvtier._types import Lookup
+from kvtier._protocol import Status
+from kvtier._types import OUTER_TIERS, Lookup
 from kvtier.engine.groups import Group, is_plain, longest
 from kvtier.engine.keys import Sought
 
@@ -62,7 +62,7 @@ def sought_blocks(answers: Sequence[Lookup]) -> int:
     # Only ranks that have no longer run keep the others waiting.
     shortest = [one for one in answers if one.run == run]
     ends = [end for one in shortest if (end := one.at(run)) is not None]
-    if not ends or any(end != (Status.PENDING, Tier.OBJECT) for end in ends):
+    if not ends or any(end[0] is not Status.PENDING or end[1] not in OUTER_TIERS for end in ends):
         return 0
     return min(one.sought_from(run) for one in shortest)
 

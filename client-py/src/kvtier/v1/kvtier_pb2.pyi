@@ -37,6 +37,7 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIER_HOST: _ClassVar[Tier]
     TIER_SSD: _ClassVar[Tier]
     TIER_OBJECT: _ClassVar[Tier]
+    TIER_NODE: _ClassVar[Tier]
 
 class Priority(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -69,6 +70,7 @@ TIER_GPU: Tier
 TIER_HOST: Tier
 TIER_SSD: Tier
 TIER_OBJECT: Tier
+TIER_NODE: Tier
 PRIORITY_NORMAL: Priority
 PRIORITY_HIGH: Priority
 PRIORITY_LOW: Priority

@@ -30,8 +30,8 @@ from kvtier._errors import NamespaceMismatch, Unavailable
 from kvtier._operations import lookup as lookup_operation
 from kvtier._operations import report_loads as report_loads_operation
 from kvtier._polled import Call, Polled
-from kvtier._protocol import Status, Tier
-from kvtier._types import Lookup
+from kvtier._protocol import Status
+from kvtier._types import OUTER_TIERS, Lookup
 from kvtier.client import Client, Namespace
 from kvtier.engine import callers
 from kvtier.engine.epochs import salted
@@ -168,8 +168,8 @@ class KvtierTier(SecondaryTierManager):
                 waiting.append((keys, call))
                 continue
             for (key, wish), answer in zip(keys.items(), call.outcome.blocks, strict=False):
-                if answer == (Status.PENDING, Tier.OBJECT) and now_s - wish.begun_s < _LOOKUP_S_MAX:
-                    # The daemon asks the object store, and will know.
+                if answer[0] is Status.PENDING and answer[1] in OUTER_TIERS and now_s - wish.begun_s < _LOOKUP_S_MAX:
+                    # The daemon asks the object store or other nodes, and will know.
                     self._wanted[key] = wish
                 else:
                     self._known[key] = (answer[0] is Status.OK, now_s)

@@ -36,6 +36,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       FlushCommand.class,
       DrainCommand.class,
       PolicyCommand.class,
+      NodesCommand.class,
       PluginsCommand.class,
       WhatIfCommand.class,
       SimulateCommand.class,

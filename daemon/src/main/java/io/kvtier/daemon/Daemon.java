@@ -21,7 +21,9 @@ import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.space.TierParts;
+import io.kvtier.daemon.node.Nodes;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.daemon.tracing.RequestTeller;
@@ -83,6 +85,7 @@ public final class Daemon implements AutoCloseable {
   private @Nullable HttpFront http;
   private @Nullable EventPublisher events;
   private @Nullable Reloader reloader;
+  private @Nullable Nodes nodes;
 
   /** Finds the NUMA nodes for a number of slabs of one size. */
   @FunctionalInterface
@@ -208,6 +211,18 @@ public final class Daemon implements AutoCloseable {
                 config.tiers().object(), config.socket().path(), doorbell, Daemon::stopBroken));
     OuterSources outer =
         keep(new OuterSources(config.tiers().plugins(), doorbell, Daemon::stopBroken));
+    Nodes otherNodes =
+        config.network().nodes().isOn()
+            ? keep(
+                new Nodes(
+                    config.network().nodes(), tls, callers, counters, doorbell, Daemon::stopBroken))
+            : null;
+    nodes = otherNodes;
+    List<BlockSource.Opener> sources = new ArrayList<>(outer.openers());
+    if (otherNodes != null) {
+      // Other nodes' memory comes before slower places.
+      sources.addAll(0, otherNodes.openers());
+    }
     // Closed after the index, which knows the copies in flight, and before the memory.
     GpuTier gpus =
         keep(
@@ -254,7 +269,7 @@ public final class Daemon implements AutoCloseable {
                         new TierParts.Checksums(copies, copy.queueDepth(), copy.inlineBytes()),
                         host.freeTarget()),
                     List.of(IndexSettings.ssd(ssd, ssdTier)),
-                    outer.openers(),
+                    sources,
                     objectTier.forIndex()),
                 gpus,
                 eventRing,
@@ -271,6 +286,9 @@ public final class Daemon implements AutoCloseable {
     index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
     index.showNuma(() -> slabs.homes().report(slabs.slabBytes()));
     index.extend("threads", ThreadDump::run);
+    if (otherNodes != null) {
+      index.extend("nodes", otherNodes::run);
+    }
     index.extend("plugins", words -> PluginReport.run(config.tiers().plugins().plugins(), words));
     if (reloaders != null) {
       Reloader made = keep(reloaders.apply(new LiveParts(index, doorbell, peers, objectTier)));
@@ -305,6 +323,9 @@ public final class Daemon implements AutoCloseable {
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);
     indexRunner.start();
     conductor.start();
+    if (otherNodes != null) {
+      otherNodes.start(index, slabs);
+    }
     Listener.Place grpcPlace = listeners.grpc();
     if (grpcPlace != null) {
       grpc =
@@ -348,6 +369,9 @@ public final class Daemon implements AutoCloseable {
     PageTaker taker = keep(new PageTaker(slabs, Daemon::stopWithoutMemory));
     if (host.memory().hugePages()) {
       keep(new HugePages(slabs, taker));
+    }
+    if (otherNodes != null) {
+      parts.push(otherNodes);
     }
     // The socket is closed first when the daemon stops: later clients must fail at once.
     parts.push(place::withdraw);
@@ -476,6 +500,11 @@ public final class Daemon implements AutoCloseable {
   /** The address of the HTTP server, as {@code HOST:PORT}; null if there is none. */
   public @Nullable String httpAddress() {
     return http == null ? null : http.address();
+  }
+
+  /** The port on which other nodes are served; 0 if none are. */
+  public int nodesPort() throws IOException {
+    return nodes == null ? 0 : nodes.port();
   }
 
   /** The endpoint of events; null if there is none. */

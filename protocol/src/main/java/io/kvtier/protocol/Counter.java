@@ -156,7 +156,18 @@ public enum Counter {
   RETENTIONS_REFUSED(
       1200,
       "retentions_refused",
-      "blocks asked to be retained for which the tenant's quota had no space");
+      "blocks asked to be retained for which the tenant's quota had no space"),
+  HITS_NODE(
+      1208, "hits_node", "blocks asked for by gets and served from the memory of other nodes"),
+  NODE_FETCHED(1216, "node_fetched", "blocks read from other nodes to host"),
+  NODE_READ_BYTES(1224, "node_read_bytes", "bytes of blocks read from other nodes"),
+  NODE_ERRORS(1232, "node_errors", "reads from other nodes that failed, or took too long"),
+  NODE_SERVED(1240, "node_served", "blocks leased to other nodes"),
+  NODE_SERVED_BYTES(1248, "node_served_bytes", "bytes of blocks leased to other nodes"),
+  NODE_REFUSED(
+      1256,
+      "node_refused",
+      "connections of other nodes that were refused, or cut off for what they sent");
 
   private final int offset;
   private final String key;

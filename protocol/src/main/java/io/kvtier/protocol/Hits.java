@@ -6,7 +6,12 @@ import java.util.List;
 public final class Hits {
   /** One for each place that the blocks came from. */
   public static final List<Counter> COUNTERS =
-      List.of(Counter.HITS_HOST, Counter.HITS_SSD, Counter.HITS_OBJECT, Counter.HITS_GPU);
+      List.of(
+          Counter.HITS_HOST,
+          Counter.HITS_SSD,
+          Counter.HITS_OBJECT,
+          Counter.HITS_GPU,
+          Counter.HITS_NODE);
 
   private Hits() {}
 }

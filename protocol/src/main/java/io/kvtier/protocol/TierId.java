@@ -6,7 +6,8 @@ public enum TierId {
   GPU(1),
   HOST(2),
   SSD(3),
-  OBJECT(4);
+  OBJECT(4),
+  NODE(5);
 
   private static final TierId[] BY_CODE = values();
 

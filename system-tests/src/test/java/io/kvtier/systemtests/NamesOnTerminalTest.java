@@ -99,6 +99,7 @@ final class NamesOnTerminalTest {
               "reload",
               "flush",
               "object",
+              "nodes",
               "plugins",
               "config running",
               "trace stop",

@@ -20,6 +20,8 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.stream.Stream;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
@@ -95,6 +97,22 @@ public final class ServerTls {
     }
   }
 
+  /**
+   * TLS between nodes: each side shows this certificate to the other.
+   *
+   * @param ca has signed the certificates of all nodes
+   * @throws IOException naming the key and the file that is wrong
+   */
+  public SSLContext ofNodes(Path ca) throws IOException {
+    try {
+      SSLContext context = SSLContext.getInstance("TLS");
+      context.init(new KeyManager[] {new Keys()}, new TrustManager[] {trust("nodes.ca", ca)}, null);
+      return context;
+    } catch (GeneralSecurityException e) {
+      throw new IOException("this Java can't make TLS contexts: " + e.getMessage(), e);
+    }
+  }
+
   private List<FileStamp> stamps() {
     return Stream.of(config.certificate(), config.key(), config.clientCa())
         .map(file -> file == null ? new FileStamp(null, null, 0) : FileStamp.of(file))
@@ -145,7 +163,10 @@ public final class ServerTls {
     }
     Path clientCa = config.clientCa();
     return new Loaded(
-        "kvtier-" + loads++, List.of(chain), key, clientCa == null ? null : trust(clientCa));
+        "kvtier-" + loads++,
+        List.of(chain),
+        key,
+        clientCa == null ? null : trust("tls.client_ca", clientCa));
   }
 
   private static boolean isPair(X509Certificate certificate, PrivateKey key) {
@@ -169,12 +190,12 @@ public final class ServerTls {
     }
   }
 
-  private static X509ExtendedTrustManager trust(Path file) throws IOException {
+  private static X509ExtendedTrustManager trust(String key, Path file) throws IOException {
     try {
       KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
       store.load(null, null);
       int number = 0;
-      for (X509Certificate certificate : PemFiles.certificates("tls.client_ca", file)) {
+      for (X509Certificate certificate : PemFiles.certificates(key, file)) {
         store.setCertificateEntry("ca-" + number++, certificate);
       }
       TrustManagerFactory factory =
@@ -187,7 +208,7 @@ public final class ServerTls {
       }
       throw new IOException("this Java has no trust manager for certificates");
     } catch (GeneralSecurityException e) {
-      throw new IOException("tls.client_ca '" + file + "': " + e.getMessage(), e);
+      throw new IOException(key + " '" + file + "': " + e.getMessage(), e);
     }
   }
 
@@ -230,13 +251,25 @@ public final class ServerTls {
 
     @Override
     public String @Nullable [] getClientAliases(String keyType, Principal @Nullable [] issuers) {
+      return getServerAliases(keyType, issuers);
+    }
+
+    @Override
+    public @Nullable String chooseEngineClientAlias(
+        String[] keyTypes, Principal @Nullable [] issuers, @Nullable SSLEngine engine) {
+      for (String keyType : keyTypes) {
+        String alias = chooseEngineServerAlias(keyType, issuers, engine);
+        if (alias != null) {
+          return alias;
+        }
+      }
       return null;
     }
 
     @Override
     public @Nullable String chooseClientAlias(
-        String[] keyType, Principal @Nullable [] issuers, @Nullable Socket socket) {
-      return null;
+        String[] keyTypes, Principal @Nullable [] issuers, @Nullable Socket socket) {
+      return chooseEngineClientAlias(keyTypes, issuers, null);
     }
   }
 

@@ -117,7 +117,11 @@ public final class ConfigLoader {
         new KvtierdConfig.CopiesConfig(resources.gpu(), resources.copy()),
         resources.limits(),
         new KvtierdConfig.NetworkConfig(
-            network.grpc(), network.http(), network.tls(), network.access()),
+            network.grpc(),
+            network.http(),
+            network.tls(),
+            network.access(),
+            new NodesSection(keys).read()),
         TenantList.read(keys),
         new KvtierdConfig.ReportsConfig(
             new EventsSection(keys).read(),

@@ -4,6 +4,7 @@ import io.kvtier.daemon.plugins.Plugins;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
 import io.kvtier.tiers.object.S3Options;
@@ -51,7 +52,47 @@ public record KvtierdConfig(
    * @param tls for all listeners; null for none
    */
   public record NetworkConfig(
-      GrpcConfig grpc, HttpConfig http, @Nullable TlsConfig tls, AccessConfig access) {}
+      GrpcConfig grpc,
+      HttpConfig http,
+      @Nullable TlsConfig tls,
+      AccessConfig access,
+      NodesConfig nodes) {}
+
+  /** How nodes prove to each other who they are. */
+  public enum NodeSecurity {
+    /** Each side shows a certificate, and a reader a token. */
+    TLS_AND_TOKENS,
+    /** Each side shows a certificate. */
+    TLS_WITHOUT_TOKENS,
+    /** Nobody shows anything, and nothing is encrypted. */
+    PLAINTEXT_WITHOUT_TOKENS
+  }
+
+  /**
+   * Other nodes, whose blocks this one reads and who read its blocks.
+   *
+   * @param listen where others read; null: they do not
+   * @param peers where this daemon reads
+   * @param ca signs the certificates of all nodes; null without TLS
+   * @param tokenFile has the token that this daemon shows; null for none
+   * @param connections the maximum connections of others
+   */
+  public record NodesConfig(
+      String name,
+      @Nullable NodeAddress listen,
+      List<NodeAddress> peers,
+      NodeSecurity security,
+      @Nullable Path ca,
+      @Nullable Path tokenFile,
+      int threads,
+      int connections,
+      long askNs,
+      long fetchNs) {
+    /** Whether there is anything to do. */
+    public boolean isOn() {
+      return listen != null || !peers.isEmpty();
+    }
+  }
 
   /**
    * Events, traces and the log.

@@ -58,6 +58,7 @@ public final class Doctor {
     }
     findings.addAll(gpuChecks().findings());
     findings.addAll(new StoreChecks(config.tiers().object()).findings());
+    findings.addAll(new NodeChecks(config.network().nodes(), daemonPid != 0).findings());
     return findings;
   }
 

@@ -40,6 +40,7 @@ final class CounterMeters {
     KnownTiers.ALL.forEach(tier -> tier(names, tier));
     hits(names, Counter.HITS_OBJECT, "object");
     hits(names, Counter.HITS_GPU, "gpu");
+    hits(names, Counter.HITS_NODE, "node");
     names.put(
         Counter.MISSES,
         name("kvtier.misses", "Blocks asked for by gets and found in no tier, or lost on the way"));
@@ -59,6 +60,8 @@ final class CounterMeters {
     moves(names, Counter.OBJECT_FETCHED, "object", "host");
     // This count includes blocks from SSD, which are also counted as spilled.
     moves(names, Counter.OBJECT_STORED, "any", "object");
+    moves(names, Counter.NODE_FETCHED, "node", "host");
+    moves(names, Counter.NODE_SERVED, "host", "node");
     names.put(
         Counter.SPILLED,
         name("kvtier.spilled.blocks", "Blocks written from SSD to the object tier"));
@@ -83,11 +86,17 @@ final class CounterMeters {
     errors(names, Counter.IO_ERRORS, "ssd");
     errors(names, Counter.OBJECT_ERRORS, "object");
     errors(names, Counter.GPU_ERRORS, "gpu");
+    errors(names, Counter.NODE_ERRORS, "node");
     link(names, Counter.OBJECT_READ_BYTES, "object", "read");
     link(names, Counter.OBJECT_WRITTEN_BYTES, "object", "write");
+    link(names, Counter.NODE_READ_BYTES, "node", "read");
+    link(names, Counter.NODE_SERVED_BYTES, "node", "write");
     link(names, Counter.GPU_OFFLOADED_BYTES, "gpu", "read");
     link(names, Counter.GPU_ONBOARDED_BYTES, "gpu", "write");
     link(names, Counter.GPU_PEER_BYTES, "gpu", "peer");
+    names.put(
+        Counter.NODE_REFUSED,
+        name("kvtier.node.refused", "Connections of other nodes that were refused or cut off"));
     names.put(
         Counter.SAVED_PREFILL_NS,
         new Name(

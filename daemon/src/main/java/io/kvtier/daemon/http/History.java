@@ -41,6 +41,7 @@ final class History {
           Counter.HITS_SSD,
           Counter.HITS_OBJECT,
           Counter.HITS_GPU,
+          Counter.HITS_NODE,
           Counter.MISSES,
           Counter.PUT_BLOCKS,
           Counter.PUT_BUSY,
@@ -53,12 +54,15 @@ final class History {
           Counter.PROMOTIONS,
           Counter.OBJECT_FETCHED,
           Counter.OBJECT_STORED,
+          Counter.NODE_FETCHED,
+          Counter.NODE_SERVED,
           Counter.SPILLED,
           Counter.DEADLINES,
           Counter.CORRUPT,
           Counter.IO_ERRORS,
           Counter.OBJECT_ERRORS,
           Counter.GPU_ERRORS,
+          Counter.NODE_ERRORS,
           Counter.SAVED_TOKENS,
           Counter.SAVED_PREFILL_NS,
           Counter.SPENT_LOAD_NS,
@@ -259,6 +263,7 @@ final class History {
       }
       ratios.put("object", hitRatio(List.of(Counter.HITS_OBJECT)));
       ratios.put("gpu", hitRatio(List.of(Counter.HITS_GPU)));
+      ratios.put("node", hitRatio(List.of(Counter.HITS_NODE)));
       return ratios;
     }
 

@@ -40,6 +40,7 @@ final class LatencyMetrics implements MultiCollector {
         case LOAD_SSD -> transfers.dataPoint(point(kind, transfer("ssd", "load")));
         case STORE_SSD -> transfers.dataPoint(point(kind, transfer("ssd", "store")));
         case LOAD_OBJECT -> transfers.dataPoint(point(kind, transfer("object", "load")));
+        case LOAD_NODE -> transfers.dataPoint(point(kind, transfer("node", "load")));
         case STORE_OBJECT -> transfers.dataPoint(point(kind, transfer("object", "store")));
       }
     }

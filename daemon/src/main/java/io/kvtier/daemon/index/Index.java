@@ -22,6 +22,7 @@ import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.verbs.Admin;
+import io.kvtier.daemon.index.verbs.NodeCalls;
 import io.kvtier.daemon.index.verbs.Refusals;
 import io.kvtier.daemon.index.verbs.Registry;
 import io.kvtier.daemon.index.verbs.Requests;
@@ -132,6 +133,11 @@ final class Index implements BlockListener {
   /** The part that writes the answers to requests. */
   CompletionWriter writer() {
     return parts.writer();
+  }
+
+  /** The part that other nodes ask. */
+  NodeCalls nodeCalls() {
+    return verbs.nodeCalls();
   }
 
   /** The counts of refused puts. */

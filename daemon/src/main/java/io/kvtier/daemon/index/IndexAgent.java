@@ -17,6 +17,7 @@ import io.kvtier.daemon.index.report.Report;
 import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.daemon.index.report.StatsAnswers;
 import io.kvtier.daemon.index.report.StatsReport;
+import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.verbs.RequestAdapter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -71,6 +72,8 @@ public final class IndexAgent {
     record Report(Consumer<Supplier<String>> answer) implements Message {}
 
     record Stats(StatsAnswers.Made answer) implements Message {}
+
+    record Node(Session session, NodeCall call) implements Message {}
 
     record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
@@ -156,6 +159,14 @@ public final class IndexAgent {
    */
   public boolean offerClose(Session session, boolean hasHungUp) {
     return inbox.offer(new Message.Close(session, hasHungUp));
+  }
+
+  /**
+   * Hands over what another node asks in its session; from any thread. False when too many messages
+   * wait for the index.
+   */
+  public boolean offerNodeCall(Session session, NodeCall call) {
+    return inbox.offer(new Message.Node(session, call));
   }
 
   /**
@@ -263,6 +274,8 @@ public final class IndexAgent {
           answer.accept(() -> ReportJson.of(report, REPORT_BYTES_MAX));
         }
         case Message.Stats(StatsAnswers.Made answer) -> writeStats(answer);
+        case Message.Node(Session session, NodeCall call) ->
+            index.nodeCalls().handle(session, call);
         case Message.Command(String command, var answer) ->
             answer.complete(index.admin().run(command, Grant.NO_TENANT));
       }

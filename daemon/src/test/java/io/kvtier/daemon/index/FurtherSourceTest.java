@@ -5,19 +5,27 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.source.BlockSource;
+import io.kvtier.daemon.index.source.OuterBlocks;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.node.NodeAddress;
+import io.kvtier.tiers.node.NodeHints;
+import io.kvtier.tiers.node.NodeReader;
+import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.node.TcpTransport;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayDeque;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
@@ -229,6 +237,36 @@ class FurtherSourceTest {
       assertEquals(Status.MISS, get(client, 2));
       assertEquals(0, harness.counters.get(Counter.CORRUPT));
     }
+  }
+
+  @Test
+  void nodesThatCannotBeReached_doNotKeepLookupsFromTheNextSource()
+      throws IOException, ProtocolViolation {
+    try (TcpTransport transport = new TcpTransport(null);
+        IndexHarness harness =
+            new IndexHarness(
+                new IndexHarness.Settings(1, 16)
+                    .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+                    .source(OuterBlocks.opener(unreachable(transport), () -> {}))
+                    .source((directory, _, _, _) -> second.open(directory)))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      second.unknown.add(6L);
+      assertEquals(Status.PENDING, client.ask(Verb.LOOKUP, 6));
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, 6));
+      assertEquals(Status.OK, get(client, 6));
+    }
+  }
+
+  private static NodeTier unreachable(TcpTransport transport) {
+    return new NodeTier(
+        List.of(new NodeAddress("127.0.0.1", 1)),
+        List.of(transport),
+        new NodeReader.Options("test", 1, () -> "", text -> text, 1, 1),
+        new NodeHints(),
+        () -> 1,
+        () -> {},
+        TroubleLog.NONE);
   }
 
   @Test

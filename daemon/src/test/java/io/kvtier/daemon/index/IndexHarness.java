@@ -180,6 +180,7 @@ public final class IndexHarness implements AutoCloseable {
   private final Arena arena = Arena.ofShared();
   final Directory directory;
   private final MemorySegment slabs;
+  private final long slabBytes;
   private final @Nullable GpuTier gpus;
   final Counters counters;
   final Latencies latencies = new Latencies();
@@ -356,7 +357,7 @@ public final class IndexHarness implements AutoCloseable {
     GpuDriver gpu = settings.gpu;
     Tenants tenants = Tenants.of(tenantConfigs);
     directory = new Directory(blocks, 1, 1 << 20, 2 + settings.further.size());
-    long slabBytes = (long) settings.slots * SLOT_BYTES;
+    slabBytes = (long) settings.slots * SLOT_BYTES;
     try (Descriptor memory = SharedMemory.create("harness-slabs", slabCount * slabBytes)) {
       slabs = SharedMemory.map(memory, slabCount * slabBytes, true, arena);
     }
@@ -526,7 +527,11 @@ public final class IndexHarness implements AutoCloseable {
     arena.close();
   }
 
-  /** A completion, as far as tests look at it. */
+  /**
+   * A completion, as far as tests look at it.
+   *
+   * @param places where the slots of {@code ids} begin in {@link #slabs}
+   */
   record Answer(
       Verb verb,
       Status status,
@@ -534,6 +539,7 @@ public final class IndexHarness implements AutoCloseable {
       Status last,
       int run,
       List<Long> ids,
+      List<Long> places,
       long value,
       @Nullable Holder holder) {}
 
@@ -905,6 +911,7 @@ public final class IndexHarness implements AutoCloseable {
       int run = Words.getInt(segment, at + CompletionDescriptor.RUN_OFFSET);
       long value = Words.getLong(segment, at + CompletionDescriptor.VALUE_OFFSET);
       List<Long> ids = new ArrayList<>();
+      List<Long> places = new ArrayList<>();
       boolean isLong =
           Records.result(verb) == CompletionDescriptor.LONG_RESULT_BYTES
               && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
@@ -915,6 +922,9 @@ public final class IndexHarness implements AutoCloseable {
                 + (long) i * CompletionDescriptor.LONG_RESULT_BYTES;
         if (Words.getShort(segment, result) == Status.OK.code()) {
           ids.add(Words.getLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET));
+          places.add(
+              Words.getInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET) * slabBytes
+                  + Words.getLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET));
         }
       }
       boolean hasFirst = count > 0 && (flags & CompletionDescriptor.FLAG_TEXT) == 0;
@@ -937,7 +947,8 @@ public final class IndexHarness implements AutoCloseable {
       }
       completions.skip(completions.recordBytes());
       completions.release();
-      return new Answer(verb, status, Status.of(first), Status.of(last), run, ids, value, holder);
+      return new Answer(
+          verb, status, Status.of(first), Status.of(last), run, ids, places, value, holder);
     }
   }
 }

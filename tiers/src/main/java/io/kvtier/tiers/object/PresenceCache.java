@@ -29,7 +29,7 @@ import org.slf4j.LoggerFactory;
  * <p>With a {@link PresenceLedger}, present keys outlive this process, and may exceed the bound on
  * memory. The newest keys are loaded at the start, and a probe asks the ledger before the store.
  */
-public final class PresenceCache {
+public final class PresenceCache implements KnownBlocks {
   private static final Logger LOG = LoggerFactory.getLogger(PresenceCache.class);
 
   /**
@@ -174,12 +174,14 @@ public final class PresenceCache {
   }
 
   /** Looks a key up, without waiting. */
+  @Override
   public Presence lookup(ObjectKey key) {
     Byte what = known.getIfPresent(key);
     return what == null ? Presence.UNKNOWN : what == ABSENT ? Presence.ABSENT : Presence.PRESENT;
   }
 
   /** The object was seen. */
+  @Override
   public void present(ObjectKey key) {
     byte noted = (byte) Math.floorMod(ticker.read() / noteNs, NOTED_LONG_AGO);
     Byte before = known.asMap().put(key, noted);
@@ -189,6 +191,7 @@ public final class PresenceCache {
   }
 
   /** The object was missing. */
+  @Override
   public void absent(ObjectKey key) {
     Byte before = known.asMap().put(key, ABSENT);
     if (ledger != null && (before == null || before != ABSENT)) {
@@ -197,6 +200,7 @@ public final class PresenceCache {
   }
 
   /** Forgets a key. */
+  @Override
   public void forget(ObjectKey key) {
     known.invalidate(key);
     if (ledger != null) {
@@ -218,6 +222,7 @@ public final class PresenceCache {
   }
 
   /** The most questions that are under way; sixteen times as many can wait. */
+  @Override
   public int probesMax() {
     return probesMax;
   }
@@ -233,6 +238,7 @@ public final class PresenceCache {
   }
 
   /** Whether the store has not answered for a while. */
+  @Override
   public boolean isSilent() {
     synchronized (lock) {
       return failures >= FAILURES_TOLD;
@@ -247,6 +253,7 @@ public final class PresenceCache {
    * @param whenFound called on any thread; at once if the answer is known
    * @return false if too many questions wait: there will be no answer
    */
+  @Override
   public boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound) {
     Presence presence = lookup(key);
     if (presence != Presence.UNKNOWN) {

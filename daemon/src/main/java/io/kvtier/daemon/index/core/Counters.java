@@ -13,6 +13,7 @@ import java.util.concurrent.atomic.AtomicLong;
 public final class Counters {
   private final MemorySegment region;
   private final AtomicLong refused = new AtomicLong();
+  private final AtomicLong refusedNodes = new AtomicLong();
   private final AtomicLong droppedSpans = new AtomicLong();
   private final AtomicLong keeperRestarts = new AtomicLong();
   private volatile boolean isKept = true;
@@ -41,6 +42,11 @@ public final class Counters {
     refused.incrementAndGet();
   }
 
+  /** Another node was refused, or cut off; from any thread. */
+  public void countNodeRefusal() {
+    refusedNodes.incrementAndGet();
+  }
+
   /** Spans and lines about requests were lost; from any thread. */
   public void countDroppedSpans(int count) {
     droppedSpans.addAndGet(count);
@@ -61,5 +67,6 @@ public final class Counters {
     set(Counter.GAUGE_KEEPER_MISSING, isKept ? 0 : 1);
     set(Counter.SPANS_DROPPED, droppedSpans.get());
     set(Counter.SESSIONS_REFUSED, refused.get());
+    set(Counter.NODE_REFUSED, refusedNodes.get());
   }
 }

@@ -40,7 +40,10 @@ public final class Latencies {
     LOAD_OBJECT("load_object"),
 
     /** A block written to the object store, its wait included. */
-    STORE_OBJECT("store_object");
+    STORE_OBJECT("store_object"),
+
+    /** A block read from another node, its wait included. */
+    LOAD_NODE("load_node");
 
     private final String key;
 

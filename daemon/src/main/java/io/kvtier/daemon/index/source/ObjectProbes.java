@@ -4,9 +4,9 @@ import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.protocol.Protocol;
+import io.kvtier.tiers.object.KnownBlocks;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.ObjectNames;
-import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -53,7 +53,8 @@ public final class ObjectProbes {
   private static final long PREFETCHED = 1L << 48;
 
   private final BooleanSupplier isOpen;
-  private final PresenceCache presence;
+  private final KnownBlocks presence;
+  private final int askedFirst;
   private final Runnable bell;
   private final Directory directory;
   private final Namespaces namespaces;
@@ -79,15 +80,18 @@ public final class ObjectProbes {
    * @param bell wakes the index
    * @param isAwaited whether a request waits for a block
    * @param waitingMax the most blocks of gets that wait for an answer
+   * @param askedFirst the most blocks of a prefix that are asked for before any is known
    */
   public ObjectProbes(
       BooleanSupplier isOpen,
-      PresenceCache presence,
+      KnownBlocks presence,
       Runnable bell,
       Directory directory,
       Namespaces namespaces,
       IntPredicate isAwaited,
-      int waitingMax) {
+      int waitingMax,
+      int askedFirst) {
+    this.askedFirst = askedFirst;
     this.isOpen = isOpen;
     this.presence = presence;
     this.bell = bell;
@@ -139,8 +143,8 @@ public final class ObjectProbes {
     }
 
     /** Whether the next key may be asked for now. */
-    boolean mayAsk() {
-      return next < end && underWay < ASKED_FIRST + present;
+    boolean mayAsk(int askedFirst) {
+      return next < end && underWay < askedFirst + present;
     }
 
     ObjectKey objectKey(int at) {
@@ -255,9 +259,13 @@ public final class ObjectProbes {
     if (gets.size() > 0) {
       gets.serve(underWayOf.length, askForGet);
     }
-    if (searches.isEmpty()) {
-      return;
+    if (!searches.isEmpty()) {
+      advanceSearches();
     }
+    presence.endRound();
+  }
+
+  private void advanceSearches() {
     boolean isOpenNow = isOpen.getAsBoolean();
     for (Iterator<Search> each = searches.iterator();
         each.hasNext() && underWay < presence.probesMax(); ) {
@@ -265,7 +273,7 @@ public final class ObjectProbes {
       if (!isOpenNow) {
         cut(search, search.next);
       }
-      while (search.mayAsk() && mayAsk(search.namespace.tenant())) {
+      while (search.mayAsk(askedFirst) && mayAsk(search.namespace.tenant())) {
         search.copyKey(search.next, key);
         if (!ask(search.namespace, search.group, search.keyBytes, search, search.next)) {
           break;

@@ -39,7 +39,8 @@ public final class ObjectSource extends ProbedSource {
             directory,
             namespaces,
             isAwaited,
-            waitingMax));
+            waitingMax,
+            ObjectProbes.ASKED_FIRST));
     this.objects = objects;
     this.parts = parts;
     this.directory = directory;

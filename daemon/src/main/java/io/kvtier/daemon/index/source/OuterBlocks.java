@@ -1,25 +1,57 @@
 package io.kvtier.daemon.index.source;
 
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TierId;
+import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.object.KnownBlocks;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.outer.OuterTier;
 import io.kvtier.tiers.transfer.Pipeline;
+import java.util.function.BooleanSupplier;
 import java.util.function.IntPredicate;
 
 /**
- * A plug-in's source as the index sees it. Its blocks are counted, and shown to clients, with those
- * of the object store: both come from outside this node.
+ * A source that the daemon only reads, as the index sees it: a plug-in's source, or the memory of
+ * other nodes.
  */
 public final class OuterBlocks extends ProbedSource {
-  private static final Traits TRAITS = Traits.ofObjects(null);
+  /** Blocks of plug-ins count, and are shown to clients, as those of the object store. */
+  private static final Traits OF_PLUG_IN = Traits.ofObjects(null);
 
-  private final OuterTier outer;
+  private static final Traits OF_NODES =
+      new Traits(
+          TierId.NODE,
+          Latencies.Kind.LOAD_NODE,
+          Counter.HITS_NODE,
+          Counter.NODE_FETCHED,
+          Counter.NODE_READ_BYTES,
+          Counter.NODE_ERRORS);
+
+  /**
+   * What a source consists of.
+   *
+   * @param known its blocks, as far as is known
+   * @param isOpen whether a read would be tried now
+   * @param depth the most reads that are under way or wait
+   * @param askedFirst the most blocks of a prefix that are asked for before any is known
+   */
+  private record Parts(
+      Traits traits,
+      KnownBlocks known,
+      Pipeline pipeline,
+      BooleanSupplier isOpen,
+      int depth,
+      int askedFirst) {}
+
+  private final Parts parts;
   private final BlockObjects objects;
 
   private OuterBlocks(
-      OuterTier outer,
+      Parts parts,
       Runnable bell,
       Directory directory,
       Namespaces namespaces,
@@ -27,45 +59,85 @@ public final class OuterBlocks extends ProbedSource {
       int waitingMax) {
     super(
         new ObjectProbes(
-            outer::isOpen, outer.presence(), bell, directory, namespaces, isAwaited, waitingMax));
-    this.outer = outer;
+            parts.isOpen,
+            parts.known,
+            bell,
+            directory,
+            namespaces,
+            isAwaited,
+            waitingMax,
+            parts.askedFirst));
+    this.parts = parts;
     objects = new BlockObjects(directory, namespaces);
   }
 
-  /** Makes the source for an index, whose bell wakes it. */
+  /** Makes a plug-in's source for an index, whose bell wakes it. */
   public static Opener opener(OuterTier outer, Runnable bell) {
+    return opener(
+        new Parts(
+            OF_PLUG_IN,
+            outer.presence(),
+            outer.pipeline(),
+            outer::isOpen,
+            OuterTier.DEPTH,
+            ObjectProbes.ASKED_FIRST),
+        bell);
+  }
+
+  /**
+   * Makes the source of other nodes' blocks for an index, whose bell wakes it. Nodes answer for all
+   * blocks of a lookup at once.
+   */
+  public static Opener opener(NodeTier nodes, Runnable bell) {
+    return opener(
+        new Parts(
+            OF_NODES,
+            nodes.known(),
+            nodes.pipeline(),
+            nodes::isOpen,
+            NodeTier.DEPTH,
+            nodes.known().probesMax()),
+        bell);
+  }
+
+  private static Opener opener(Parts parts, Runnable bell) {
     return (directory, namespaces, isAwaited, waitingMax) ->
-        new OuterBlocks(outer, bell, directory, namespaces, isAwaited, waitingMax);
+        new OuterBlocks(parts, bell, directory, namespaces, isAwaited, waitingMax);
   }
 
   @Override
   public Traits traits() {
-    return TRAITS;
+    return parts.traits;
   }
 
   @Override
   public Pipeline pipeline() {
-    return outer.pipeline();
+    return parts.pipeline;
   }
 
   @Override
   public int depth() {
-    return OuterTier.DEPTH;
+    return parts.depth;
   }
 
   @Override
   public boolean isOpen() {
-    return outer.isOpen();
+    return parts.isOpen.getAsBoolean();
   }
 
   @Override
   public Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
-    return outer.presence().lookup(objects.keyOfSought(namespace, keyBytes, group));
+    return known(parts.known.lookup(objects.keyOfSought(namespace, keyBytes, group)));
   }
 
   @Override
   public Presence presenceOf(int block) {
-    return outer.presence().lookup(objects.keyOf(block));
+    return known(parts.known.lookup(objects.keyOf(block)));
+  }
+
+  /** A source that can't be asked keeps no lookup from asking the next one. */
+  private Presence known(Presence presence) {
+    return presence == Presence.UNKNOWN && !isOpen() ? Presence.ABSENT : presence;
   }
 
   @Override
@@ -76,9 +148,9 @@ public final class OuterBlocks extends ProbedSource {
   @Override
   public void fetched(int block, Status status) {
     switch (status) {
-      case OK -> outer.presence().present(objects.keyOf(block));
-      case MISS, CORRUPT -> outer.presence().absent(objects.keyOf(block));
-      default -> outer.presence().forget(objects.keyOf(block));
+      case OK -> parts.known.present(objects.keyOf(block));
+      case MISS, CORRUPT -> parts.known.absent(objects.keyOf(block));
+      default -> parts.known.forget(objects.keyOf(block));
     }
   }
 }

@@ -73,6 +73,21 @@ public final class Holdings {
     writer.end(request, 0);
   }
 
+  /**
+   * Ends the lease of another node, unless it has ended.
+   *
+   * @param isDamaged whether the bytes that arrived did not match their checksum
+   */
+  void endLease(Session session, long id, boolean isDamaged) {
+    int hold = holds.find(id, HoldTable.LEASE, session);
+    if (hold != HoldTable.NONE) {
+      if (isDamaged) {
+        store.audits().doubt(holds.block(hold));
+      }
+      endHold(hold, session);
+    }
+  }
+
   private void endHold(int hold, Session session) {
     int block = holds.block(hold);
     byte kind = holds.kind(hold);

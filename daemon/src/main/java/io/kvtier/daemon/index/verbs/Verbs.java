@@ -17,6 +17,7 @@ public final class Verbs {
   final Puts puts;
   final Acquires acquires;
   final Holdings holdings;
+  private final NodeCalls nodeCalls;
   final Deletes deletes;
   final Scans scans;
   final Annotations annotations;
@@ -37,6 +38,7 @@ public final class Verbs {
     acquires = new Acquires(core, parts, store, devices);
     devices.connect(acquires);
     holdings = new Holdings(core, parts, store, puts);
+    nodeCalls = new NodeCalls(core, parts, store, holdings);
     removals = new Removals(store, parts.operations());
     scans =
         new Scans(core.directory(), store, parts.operations(), removals, core.limits().holdsMax());
@@ -63,6 +65,11 @@ public final class Verbs {
   /** The commands of operators. */
   public Admin admin() {
     return admin;
+  }
+
+  /** What other nodes ask. */
+  public NodeCalls nodeCalls() {
+    return nodeCalls;
   }
 
   /** The counts of refused puts. */

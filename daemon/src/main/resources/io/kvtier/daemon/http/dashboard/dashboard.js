@@ -27,7 +27,7 @@ function recent(history, series) {
 const total = (history, name) => history.amounts[name];
 
 /** What was served, by where it came from. */
-const HITS = ['hits_host', 'hits_ssd', 'hits_object', 'hits_gpu'];
+const HITS = ['hits_host', 'hits_ssd', 'hits_object', 'hits_gpu', 'hits_node'];
 
 const totalHits = (history) => sum(HITS.map((name) => total(history, name))) - total(history, 'tool_hits');
 
@@ -419,6 +419,7 @@ const LATENCIES = {
   store_ssd: ['store on SSD', 'a block, in the pipeline'],
   load_object: ['load object', 'a block, its wait included'],
   store_object: ['store object', 'a block, its wait included'],
+  load_node: ['load from a node', 'a block, its wait included'],
 };
 
 function showLatency(data) {

@@ -1,0 +1,246 @@
+"""Reads blocks of another node between two network namespaces: scripts/bench nodes, as root.
+
+Each row stands beside C programs that move the same bytes over plain sockets in the same run. `iperf3` is one more row where it is
+installed. The blocks go from the memory of one daemon to the memory of the other, with their checksums; nobody copies them further.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kvtier_testing import process
+from kvtier_testing.daemon import PROGRAMS
+
+from bench.bench_all import revision
+from checks.shared.command_line import Arguments, run_tool, say, whole
+from kvtier import Client, Namespace, Status
+
+KIB, MIB = 1 << 10, 1 << 20
+NAMESPACES = "kvtier-bench-a", "kvtier-bench-b"
+ADDRESSES = "10.251.7.1", "10.251.7.2"
+PORT, RAW_PORT, IPERF_PORT = 7076, 7077, 7078
+MEMORY = {2 * MIB: 1200 * MIB, 64 * KIB: 300 * MIB}
+KEYS_AT_ONCE = 1000
+PINGS = 3000
+
+
+class Failed(Exception):
+    """A program that does not do what it must; the text says which."""
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def inside(which: int, command: list[str]) -> list[str]:
+    return ["ip", "netns", "exec", NAMESPACES[which], *command]
+
+
+def output(which: int, command: list[str]) -> str:
+    return subprocess.run(inside(which, command), check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def two_namespaces() -> Iterator[None]:
+    """Two network namespaces, joined by a pair of virtual Ethernet devices."""
+    for name in NAMESPACES:
+        subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+    try:
+        for name in NAMESPACES:
+            ip("netns", "add", name)
+        ip("link", "add", "kvtier-a", "netns", NAMESPACES[0], "type", "veth", "peer", "name", "kvtier-b", "netns", NAMESPACES[1])
+        for name, device, address in zip(NAMESPACES, ("kvtier-a", "kvtier-b"), ADDRESSES, strict=True):
+            ip("-n", name, "address", "add", f"{address}/24", "dev", device)
+            ip("-n", name, "link", "set", device, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield
+    finally:
+        for name in NAMESPACES:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+@contextmanager
+def running(command: list[str], which: int) -> Iterator[None]:
+    """A server that says `ready`, or nothing."""
+    server = subprocess.Popen(inside(which, command), stdout=subprocess.DEVNULL)
+    time.sleep(1)
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
+class Node:
+    """A daemon in one of the network namespaces, and its client."""
+
+    def __init__(self, folder: Path, which: int, settings: dict[str, object]) -> None:
+        folder.mkdir(exist_ok=True)
+        self.socket = folder / "kvtier.sock"
+        own = {
+            "host.bytes": "1536MiB",
+            "host.slab_bytes": "64MiB",
+            "host.keep": 0,
+            "ssd.bytes": 0,
+            "http.enabled": "false",
+            "nodes.name": NAMESPACES[which],
+        }
+        command = process.command_of([str(PROGRAMS / "kvtierd")], self.socket, own | settings)
+        self.daemon, _ = process.start(inside(which, command), folder / "daemon.log", Failed)
+        self.client = Client(self.socket, timeout=60)
+
+    def stop(self) -> None:
+        self.client.close()
+        process.stop(self.daemon)
+
+    def namespace(self, block_bytes: int) -> Namespace:
+        return self.client.namespace(f"bench-{block_bytes}", block_bytes=block_bytes, model="bench")
+
+
+def put(namespace: Namespace, block_bytes: int, count: int) -> list[bytes]:
+    keys = [index.to_bytes(8, "little") * 2 for index in range(1, count + 1)]
+    block = os.urandom(block_bytes)
+    for begin in range(0, count, 100):
+        some = keys[begin : begin + 100]
+        if namespace.put(some, block * len(some)) != [Status.OK] * len(some):
+            raise Failed("the first daemon does not take the blocks")
+    return keys
+
+
+def await_found(namespace: Namespace, keys: list[bytes]) -> None:
+    """Until the second node knows that the first has all these blocks."""
+    end = time.monotonic() + 30
+    while namespace.lookup(keys).run < len(keys):
+        if time.monotonic() > end:
+            raise Failed("the second daemon does not find the blocks of the first")
+        time.sleep(0.005)
+
+
+def read(namespace: Namespace, keys: list[bytes]) -> float:
+    """Leases all blocks, which come from the other node; returns blocks per second."""
+    namespace.clear()
+    await_found(namespace, keys)
+    begun = time.monotonic()
+    for begin in range(0, len(keys), KEYS_AT_ONCE):
+        with namespace.acquire(keys[begin : begin + KEYS_AT_ONCE]) as leases:
+            if leases.statuses != [Status.OK] * len(leases.statuses):
+                raise Failed(f"a read failed: {set(leases.statuses)}")
+    return len(keys) / (time.monotonic() - begun)
+
+
+def first_reads_ns(namespace: Namespace, keys: list[bytes]) -> float:
+    """The median time of a get of one block that the other node has."""
+    namespace.clear()
+    await_found(namespace, keys)
+    buffer = bytearray(4 * KIB)
+    took = []
+    for key in keys:
+        begun = time.perf_counter_ns()
+        statuses = namespace.get([key], buffer).statuses
+        took.append(time.perf_counter_ns() - begun)
+        if statuses != [Status.OK]:
+            raise Failed(f"a get failed: {statuses}")
+    return statistics.median(took)
+
+
+def local_ns(namespace: Namespace, keys: list[bytes]) -> float:
+    """The median time of a get of one block that is in memory."""
+    buffer = bytearray(4 * KIB)
+    took = []
+    for key in keys:
+        begun = time.perf_counter_ns()
+        namespace.get([key], buffer)
+        took.append(time.perf_counter_ns() - begun)
+    return statistics.median(took)
+
+
+def speeds(first: Node, second: Node, raw: str, rounds: int, rows: list[dict[str, object]]) -> None:
+    for block_bytes, memory in MEMORY.items():
+        keys = put(first.namespace(block_bytes), block_bytes, memory // block_bytes)
+        namespace = second.namespace(block_bytes)
+        ours, theirs = [], []
+        for _ in range(rounds):
+            ours.append(read(namespace, keys) * block_bytes)
+            theirs.append(float(output(1, [raw, "read", ADDRESSES[0], str(RAW_PORT), str(block_bytes), "2", "0.5"])))
+        first.namespace(block_bytes).clear()
+        namespace.clear()
+        show(rows, f"read {block_bytes // KIB} KiB blocks, GB/s", statistics.median(ours) / 1e9, statistics.median(theirs) / 1e9)
+
+
+def show(rows: list[dict[str, object]], name: str, ours: float, theirs: float) -> None:
+    rows.append({"name": name, "kvtier": ours, "raw": theirs, "ratio": ours / theirs})
+    print(f"{name:<52} {ours:>10.2f} {theirs:>10.2f} {ours / theirs:>7.2f}", flush=True)
+
+
+def security(folder: Path, encrypted: bool) -> dict[str, object]:
+    if not encrypted:
+        return {"nodes.security": "plaintext_without_tokens"}
+    certificate, key = folder / "node.pem", folder / "node.key"
+    names = ",".join(f"IP:{address}" for address in ADDRESSES)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=bench"]
+        + ["-addext", f"subjectAltName={names}", "-out", str(certificate), "-keyout", str(key)],
+        check=True,
+        capture_output=True,
+    )
+    return {"nodes.security": "tls_without_tokens", "nodes.ca": certificate, "tls.certificate": certificate, "tls.key": key}
+
+
+def measure(folder: Path, raw: str, rounds: int, encrypted: bool, rows: list[dict[str, object]]) -> None:
+    secure = security(folder, encrypted)
+    with ExitStack() as started:
+        first = Node(folder / "a", 0, {"nodes.listen": f"{ADDRESSES[0]}:{PORT}"} | secure)
+        started.callback(first.stop)
+        second = Node(folder / "b", 1, {"nodes.peers": f"{ADDRESSES[0]}:{PORT}"} | secure)
+        started.callback(second.stop)
+        speeds(first, second, raw, rounds, rows)
+        keys = put(first.namespace(4 * KIB), 4 * KIB, PINGS)
+        small = second.namespace(4 * KIB)
+        remote_us = first_reads_ns(small, keys) / 1e3
+        here_us = local_ns(small, keys) / 1e3
+        ping_us = float(output(1, [raw, "ping", ADDRESSES[0], str(RAW_PORT), "4096", str(PINGS)])) / 1e3
+        show(rows, "get of 4 KiB, us; raw round trip", remote_us, ping_us)
+        show(rows, "the same without a get from memory, us", remote_us - here_us, ping_us)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program; its exit code."""
+    parser = Arguments(prog="scripts/bench nodes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=whole, default=7, help="reads of all blocks for each row (default: 7)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also writes the rows as JSON")
+    options = parser.parse_args(argv)
+    if os.geteuid() != 0:
+        parser.error("only root can make network namespaces")
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory(prefix="kvtier-nodes.") as name, two_namespaces():
+        folder = Path(name)
+        raw = str(folder / "raw_tcp")
+        subprocess.run(["cc", "-O2", "-o", raw, str(Path(__file__).with_name("raw_tcp.c")), "-lpthread"], check=True)
+        print(f"{'row':<52} {'kvtier':>10} {'raw':>10} {'ratio':>7}")
+        with running([raw, "serve", str(RAW_PORT)], 0):
+            for encrypted in (False, True):
+                say("with mutual TLS" if encrypted else "in plaintext, two connections")
+                measure(folder, raw, options.rounds, encrypted, rows)
+        if shutil.which("iperf3"):
+            with running(["iperf3", "-s", "-p", str(IPERF_PORT)], 0):
+                told = json.loads(output(1, ["iperf3", "-c", ADDRESSES[0], "-p", str(IPERF_PORT), "-R", "-P", "2", "-t", "3", "-J"]))
+                print(f"{'iperf3, two connections, GB/s':<52} {told['end']['sum_received']['bits_per_second'] / 8e9:>10.2f}")
+    if options.json:
+        options.json.write_text(json.dumps({"revision": revision(), "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        run_tool(main)
+    except Failed as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,67 @@
+package io.kvtier.cli;
+
+import com.eclipsesource.json.JsonArray;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
+import io.kvtier.client.KvtierClient;
+import java.util.Locale;
+import picocli.CommandLine.Command;
+
+/** Shows the other nodes that the daemon reads blocks from, and those that read here. */
+@Command(
+    name = "nodes",
+    description = {
+      "Shows the nodes of nodes.peers: whether the daemon is connected to them, the last round trip,"
+          + " and the blocks that came from them.",
+      "Below that it shows the connections of nodes that read blocks from this one."
+    })
+final class NodesCommand extends DaemonCommand {
+  @Override
+  int run(KvtierClient client) {
+    String answer = ask(client, "nodes");
+    if (isJson()) {
+      line(answer);
+      return 0;
+    }
+    JsonObject nodes = parse(answer);
+    line("this node   " + nodes.getString("name", "") + ", " + nodes.getString("security", ""));
+    JsonArray peers = nodes.get("peers").asArray();
+    if (peers.isEmpty()) {
+      line("reads from no node: nodes.peers is empty");
+    } else {
+      peers(peers);
+    }
+    if (nodes.getString("listen", "").isEmpty()) {
+      line("serves no node: nodes.listen is empty");
+      return 0;
+    }
+    Table table = new Table("READERS");
+    nodes.get("readers").asArray().forEach(each -> table.row(each.asString()));
+    if (table.isEmpty()) {
+      line("no node reads here now");
+    } else {
+      table.lines().forEach(this::line);
+    }
+    return 0;
+  }
+
+  private void peers(JsonArray peers) {
+    Table table =
+        new Table(
+            "NODE", "ADDRESS", "STATE", ">ROUND TRIP", ">BLOCKS", ">BYTES", ">ERRORS", "REASON");
+    for (JsonValue each : peers) {
+      JsonObject peer = each.asObject();
+      long roundTripNs = peer.getLong("round_trip_ns", 0);
+      table.row(
+          peer.getString("name", ""),
+          peer.getString("address", ""),
+          peer.getString("state", ""),
+          roundTripNs == 0 ? "" : String.format(Locale.ROOT, "%.2f ms", roundTripNs / 1e6),
+          Long.toString(peer.getLong("blocks", 0)),
+          Units.bytes(peer.getLong("bytes", 0)),
+          Long.toString(peer.getLong("errors", 0)),
+          peer.getString("why", ""));
+    }
+    table.lines().forEach(this::line);
+  }
+}

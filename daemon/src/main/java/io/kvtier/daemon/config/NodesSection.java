@@ -1,0 +1,114 @@
+package io.kvtier.daemon.config;
+
+import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
+import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.tiers.node.NodeAddress;
+import io.kvtier.tiers.node.NodeTier;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import org.jspecify.annotations.Nullable;
+
+/** Reads {@code nodes}: where other nodes are, and how they trust each other. */
+final class NodesSection {
+  private static final int THREADS_MAX = 8;
+  private static final int NAME_CHARS_MAX = 64;
+
+  private final KeyReader keys;
+
+  NodesSection(KeyReader keys) {
+    this.keys = keys;
+  }
+
+  NodesConfig read() {
+    String listen = keys.text("nodes.listen");
+    List<NodeAddress> peers = peers();
+    NodeSecurity security =
+        keys.get(
+            "nodes.security",
+            NodesSection::security,
+            "tls_and_tokens, tls_without_tokens or plaintext_without_tokens");
+    String name = keys.text("nodes.name");
+    keys.require(
+        "nodes.name",
+        name.length() <= NAME_CHARS_MAX,
+        "a name of at most " + NAME_CHARS_MAX + " characters");
+    NodesConfig config =
+        new NodesConfig(
+            name,
+            listen.isEmpty() ? null : keys.get("nodes.listen", NodeAddress::of, "HOST:PORT"),
+            peers,
+            security,
+            file("nodes.ca"),
+            file("nodes.token_file"),
+            keys.number("nodes.threads", 1, THREADS_MAX),
+            keys.number("nodes.connections", 1, 1 << 14),
+            keys.positiveDuration("nodes.ask_timeout"),
+            keys.positiveDuration("nodes.fetch_timeout"));
+    if (config.isOn()) {
+      requireTrust(config);
+    }
+    return config;
+  }
+
+  private @Nullable Path file(String key) {
+    String text = keys.text(key);
+    return text.isEmpty() ? null : keys.path(key, text);
+  }
+
+  private List<NodeAddress> peers() {
+    List<NodeAddress> peers = new ArrayList<>();
+    for (String one : keys.list("nodes.peers")) {
+      try {
+        peers.add(NodeAddress.of(one));
+      } catch (IllegalArgumentException e) {
+        keys.require("nodes.peers", false, "HOST:PORT of each node; " + e.getMessage());
+      }
+    }
+    keys.require(
+        "nodes.peers",
+        peers.size() <= NodeTier.PEERS_MAX,
+        "at most " + NodeTier.PEERS_MAX + " nodes");
+    keys.require("nodes.peers", new HashSet<>(peers).size() == peers.size(), "each node only once");
+    return keys.isMistaken("nodes.peers") ? List.of() : peers;
+  }
+
+  /** Nodes trust nobody by default: what they need for that must be there. */
+  private void requireTrust(NodesConfig config) {
+    boolean usesTls = config.security() != NodeSecurity.PLAINTEXT_WITHOUT_TOKENS;
+    boolean usesTokens = config.security() == NodeSecurity.TLS_AND_TOKENS;
+    String otherwise = ", or nodes.security: plaintext_without_tokens";
+    if (usesTls && !keys.isMistaken("nodes.security")) {
+      keys.require(
+          "tls.certificate",
+          !keys.text("tls.certificate").isEmpty(),
+          "this node's certificate, because nodes.listen or nodes.peers is set" + otherwise);
+      keys.require(
+          "nodes.ca",
+          config.ca() != null,
+          "the file of the certificates that signed those of all nodes" + otherwise);
+    }
+    if (usesTokens && !keys.isMistaken("nodes.security")) {
+      keys.require(
+          "access.tokens",
+          config.listen() == null || !keys.text("access.tokens").isEmpty(),
+          "a file of tokens, because nodes.listen is set, or nodes.security: tls_without_tokens");
+      keys.require(
+          "nodes.token_file",
+          config.peers().isEmpty() || config.tokenFile() != null,
+          "the file of the token that this node shows to nodes.peers, or nodes.security:"
+              + " tls_without_tokens");
+    }
+  }
+
+  private static NodeSecurity security(String text) {
+    for (NodeSecurity one : NodeSecurity.values()) {
+      if (one.name().toLowerCase(Locale.ROOT).equals(text)) {
+        return one;
+      }
+    }
+    throw new IllegalArgumentException();
+  }
+}

@@ -1,0 +1,111 @@
+package io.kvtier.daemon.index.verbs;
+
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.session.HoldTable;
+import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.session.SessionParts;
+import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.protocol.Counter;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What other nodes ask: which blocks are in the first tier, and leases of these. A node sees the
+ * namespaces of its session's tenant. It does not count as a client: what engines look up and find
+ * stays a figure of its own. Confined to the index.
+ */
+public final class NodeCalls {
+  private final Directory directory;
+  private final Namespaces namespaces;
+  private final Counters counters;
+  private final BlockStore store;
+  private final ResidentTier first;
+  private final HoldTable holds;
+  private final Holdings holdings;
+  private final LongSupplier clock;
+  private final long leaseNs;
+  private final int holdsPerSessionMax;
+
+  NodeCalls(IndexCore core, SessionParts parts, BlockStore store, Holdings holdings) {
+    directory = core.directory();
+    namespaces = core.namespaces();
+    counters = core.counters();
+    clock = core.clock();
+    leaseNs = core.limits().times().leaseNs();
+    holdsPerSessionMax = core.limits().holdsPerSessionMax();
+    holds = parts.holds();
+    this.store = store;
+    this.holdings = holdings;
+    first = store.first();
+  }
+
+  /** Carries a call out. The calls of a session that has ended are answered, and hold nothing. */
+  public void handle(Session session, NodeCall call) {
+    switch (call) {
+      case NodeCall.Find(var blocks, var answer) -> answer.accept(find(session, blocks));
+      case NodeCall.Lease(var block, int blockBytes, var answer) ->
+          answer.accept(lease(session, block, blockBytes));
+      case NodeCall.Release(long lease, boolean isDamaged) ->
+          holdings.endLease(session, lease, isDamaged);
+    }
+  }
+
+  private Namespaces.@Nullable Namespace namespaceOf(Session session, NodeCall.Blocks blocks) {
+    Namespaces.Namespace named = namespaces.byFingerprint(blocks.high(), blocks.low());
+    return named == null || named.tenant() != session.tenant() ? null : named;
+  }
+
+  private byte[] find(Session session, NodeCall.Blocks blocks) {
+    byte[] places = new byte[blocks.count()];
+    Namespaces.Namespace namespace = namespaceOf(session, blocks);
+    for (int i = 0; namespace != null && i < places.length; i++) {
+      int block = find(namespace, blocks, i);
+      if (block != Directory.NONE) {
+        places[i] =
+            first.isResident(block)
+                ? NodeCall.FIRST
+                : store.stack().storedIn(block) == null ? NodeCall.ABSENT : NodeCall.LOWER;
+      }
+    }
+    return places;
+  }
+
+  private int find(Namespaces.Namespace namespace, NodeCall.Blocks blocks, int i) {
+    return directory.find(
+        namespace.id(), blocks.group(), blocks.keyBytes(), blocks.keys(), blocks.at(i));
+  }
+
+  private NodeCall.Leased lease(Session session, NodeCall.Blocks blocks, int blockBytes) {
+    Namespaces.Namespace namespace = namespaceOf(session, blocks);
+    int block = namespace == null ? Directory.NONE : find(namespace, blocks, 0);
+    if (namespace == null
+        || block == Directory.NONE
+        || session.ended
+        || namespace.blockBytes() != blockBytes
+        || !first.isResident(block)) {
+      return new NodeCall.Leased.Absent();
+    }
+    int hold =
+        session.mayHold(holdsPerSessionMax)
+            ? holds.take(HoldTable.LEASE, block, session, clock.getAsLong() + leaseNs)
+            : HoldTable.NONE;
+    if (hold == HoldTable.NONE) {
+      return new NodeCall.Leased.Busy();
+    }
+    store.lease(block);
+    counters.add(Counter.NODE_SERVED, 1);
+    counters.add(Counter.NODE_SERVED_BYTES, blockBytes);
+    int slot = first.slot(block);
+    return new NodeCall.Leased.Here(
+        holds.id(hold),
+        first.slots().regionOf(slot),
+        first.slots().offsetOf(slot),
+        blockBytes,
+        directory.checksum(block));
+  }
+}

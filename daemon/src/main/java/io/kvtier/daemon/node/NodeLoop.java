@@ -1,0 +1,78 @@
+package io.kvtier.daemon.node;
+
+import io.kvtier.tiers.node.NodeReader;
+import io.kvtier.tiers.node.TcpTransport;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/** The thread of one transport: reads from other nodes, and serves them. */
+final class NodeLoop implements AutoCloseable {
+  private static final long SERVING_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(250);
+  private static final long CLOSE_MS = 5_000;
+
+  private final TcpTransport transport;
+  private final NodeReader reader;
+  private final Consumer<Throwable> defect;
+  private final Thread thread;
+  private volatile @Nullable NodeServer server;
+  private volatile boolean isClosed;
+
+  /**
+   * A loop that has not begun.
+   *
+   * @param defect told of what should never happen
+   */
+  NodeLoop(int number, TcpTransport transport, NodeReader reader, Consumer<Throwable> defect) {
+    this.transport = transport;
+    this.reader = reader;
+    this.defect = defect;
+    thread = Thread.ofPlatform().daemon().name("kvtier-node-" + number).unstarted(this::run);
+  }
+
+  TcpTransport transport() {
+    return transport;
+  }
+
+  /**
+   * Begins.
+   *
+   * @param serving null if this node serves no other
+   */
+  void start(@Nullable NodeServer serving) {
+    server = serving;
+    thread.start();
+  }
+
+  @Nullable NodeServer server() {
+    return server;
+  }
+
+  private void run() {
+    try (transport) {
+      NodeServer serving = server;
+      while (!isClosed) {
+        int work = reader.doWork() + (serving == null ? 0 : serving.doWork());
+        transport.poll(work > 0 ? 0 : Math.min(reader.waitNs(), SERVING_WAIT_NS));
+      }
+    } catch (RuntimeException | Error e) {
+      defect.accept(e);
+    }
+  }
+
+  /** Closes all links, and waits until nothing touches the memory of slots any more. */
+  @Override
+  public void close() {
+    isClosed = true;
+    transport.wake();
+    if (thread.getState() == Thread.State.NEW) {
+      transport.close();
+      return;
+    }
+    try {
+      thread.join(CLOSE_MS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

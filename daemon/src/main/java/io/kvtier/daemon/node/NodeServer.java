@@ -1,0 +1,194 @@
+package io.kvtier.daemon.node;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.tiers.node.NodeLink;
+import io.kvtier.tiers.node.NodeTransport;
+import io.kvtier.tiers.transfer.TroubleLog;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Serves the blocks in this node's memory to other nodes, over the links of one transport. A link
+ * that says nothing, or takes nothing, does not stay; when there are too many, the oldest that has
+ * not proved who it is makes place. Confined to the transport's thread, except {@link #later}.
+ */
+public final class NodeServer {
+  private static final long GREETING_NS = TimeUnit.SECONDS.toNanos(10);
+  private static final long STILL_NS = TimeUnit.SECONDS.toNanos(10);
+
+  /**
+   * What all servers of a daemon share.
+   *
+   * @param grants finds out what a node may do, by its token; null for a node that may do nothing
+   * @param onRefusal counts each link that is refused or cut off
+   * @param linksMax the most links of all servers together
+   * @param links how many there are
+   */
+  public record Options(
+      String name,
+      long incarnation,
+      Function<String, @Nullable Grant> grants,
+      Runnable onRefusal,
+      int linksMax,
+      AtomicInteger links) {}
+
+  private final Options options;
+  private final NodeTransport transport;
+  private final NodeIndex index;
+  private final TroubleLog troubles;
+  private volatile List<String> readers = List.of();
+  private final Set<ServedLink> served = new LinkedHashSet<>();
+  private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
+
+  /** Releases that the index had no space for. */
+  private final ArrayDeque<Runnable> owed = new ArrayDeque<>();
+
+  /** A server without links. */
+  public NodeServer(
+      Options options, NodeTransport transport, NodeIndex index, TroubleLog troubles) {
+    this.options = options;
+    this.transport = transport;
+    this.index = index;
+    this.troubles = troubles;
+  }
+
+  // ---- links
+
+  /**
+   * Takes a new link in.
+   *
+   * @param make makes the link with its listener
+   * @return false if there are too many links, all of nodes: the connection must be closed
+   */
+  public boolean admit(Function<NodeLink.Listener, NodeLink> make) {
+    if (options.links.get() >= options.linksMax && !makePlace()) {
+      options.onRefusal.run();
+      troubles.tell("a connection was refused", "there are too many (nodes.connections)");
+      return false;
+    }
+    options.links.incrementAndGet();
+    ServedLink link = new ServedLink(this, transport.nowNs());
+    served.add(link);
+    link.adoptedBy(make.apply(link));
+    return true;
+  }
+
+  private boolean makePlace() {
+    for (ServedLink one : served) {
+      NodeLink link = one.link();
+      if (!one.isGreeted() && link != null) {
+        link.close("others came after it, and it has not said who it is");
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void closed(ServedLink link, boolean wasGreeted, String why) {
+    if (served.remove(link)) {
+      options.links.decrementAndGet();
+      readersChanged();
+      NodeLink made = link.link();
+      String address = made == null ? "" : made.address();
+      if (wasGreeted) {
+        troubles.tell("node " + link.name() + " at " + address + " reads no more", why);
+      } else {
+        options.onRefusal.run();
+        troubles.tell("a connection was closed that is of no node", address + ": " + why);
+      }
+    }
+  }
+
+  void refused(NodeLink link, String why) {
+    troubles.tell("a node was refused", link.address() + ": " + why);
+  }
+
+  // ---- rounds
+
+  /** One round; returns how much was done. */
+  public int doWork() {
+    int work = 0;
+    for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
+      task.run();
+      work++;
+    }
+    for (int left = owed.size(); left > 0; left--) {
+      owed.remove().run();
+    }
+    long nowNs = transport.nowNs();
+    List<ServedLink> toClose = new ArrayList<>();
+    for (ServedLink one : served) {
+      NodeLink link = one.link();
+      boolean isLate = !one.isGreeted() && nowNs - one.cameNs() >= GREETING_NS;
+      boolean isStill = link != null && link.queued() > 0 && nowNs - link.movedNs() >= STILL_NS;
+      if (isLate || isStill) {
+        toClose.add(one);
+      }
+    }
+    for (ServedLink one : toClose) {
+      NodeLink link = one.link();
+      if (link != null) {
+        link.close(one.isGreeted() ? "it takes no bytes" : "it has not said who it is");
+      }
+    }
+    return work;
+  }
+
+  // ---- for links
+
+  /** Has something run on the server's thread; from any thread. */
+  void later(Runnable task) {
+    tasks.add(task);
+    transport.wake();
+  }
+
+  void release(Session session, NodeCall.Release release) {
+    if (!index.call(session, release)) {
+      owed.add(() -> release(session, release));
+    }
+  }
+
+  @Nullable Grant grantOf(String token) {
+    return options.grants.apply(token);
+  }
+
+  NodeIndex index() {
+    return index;
+  }
+
+  String name() {
+    return options.name;
+  }
+
+  long incarnation() {
+    return options.incarnation;
+  }
+
+  /** A node has said who it is, or has gone. */
+  void readersChanged() {
+    List<String> now = new ArrayList<>();
+    for (ServedLink one : served) {
+      NodeLink link = one.link();
+      if (one.isGreeted() && link != null) {
+        now.add(one.name() + " at " + link.address());
+      }
+    }
+    readers = List.copyOf(now);
+  }
+
+  /** The nodes that read here, each with its address; from any thread. */
+  public List<String> readers() {
+    return readers;
+  }
+}

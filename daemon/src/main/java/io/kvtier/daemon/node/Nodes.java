@@ -1,0 +1,257 @@
+package io.kvtier.daemon.node;
+
+import io.kvtier.daemon.access.Callers;
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.access.ServerTls;
+import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
+import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.source.BlockSource;
+import io.kvtier.daemon.index.source.OuterBlocks;
+import io.kvtier.protocol.Printable;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.node.NodeHints;
+import io.kvtier.tiers.node.NodePeer;
+import io.kvtier.tiers.node.NodeReader;
+import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.node.TcpTransport;
+import io.kvtier.tiers.transfer.TroubleLog;
+import io.vertx.core.json.JsonArray;
+import io.vertx.core.json.JsonObject;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import javax.net.ssl.SSLContext;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Other nodes: makes and connects the parts for both directions, and takes them apart. */
+public final class Nodes implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(Nodes.class);
+  private static final Grant ANYBODY = new Grant("any node", Role.READ, Grant.NO_TENANT);
+
+  private final NodesConfig config;
+  private final Callers callers;
+  private final Counters counters;
+  private final Runnable bell;
+  private final String name;
+  private final SecureRandom random = new SecureRandom();
+  private final long incarnation = random.nextLong() | 1;
+  private final TroubleLog troubles = new TroubleLog(LoggerFactory.getLogger(Nodes.class), "nodes");
+  private final List<NodeLoop> loops = new ArrayList<>();
+  private final List<NodeServer> servers = new ArrayList<>();
+  private final NodeTier tier;
+  private final @Nullable NodeAcceptor acceptor;
+
+  /**
+   * Listens and connects to nobody yet.
+   *
+   * @param config with something to do
+   * @param tls the certificate of this node; null if there is none
+   * @param callers finds out what a token lets its owner do
+   * @param bell wakes the index
+   * @param defect told of what should never happen
+   * @throws IOException naming the key to change
+   */
+  public Nodes(
+      NodesConfig config,
+      @Nullable ServerTls tls,
+      Callers callers,
+      Counters counters,
+      Runnable bell,
+      Consumer<Throwable> defect)
+      throws IOException {
+    this.config = config;
+    this.callers = callers;
+    this.counters = counters;
+    this.bell = bell;
+    name = config.name().isEmpty() ? hostName() : config.name();
+    Supplier<SSLContext> context = context(config, tls);
+    Path tokenFile = config.tokenFile();
+    if (tokenFile != null) {
+      var _ = token(tokenFile);
+    }
+    if (context == null) {
+      LOG.warn(
+          "nodes.security is plaintext_without_tokens: everybody who can reach {} reads all blocks,"
+              + " and everybody on the way can change them",
+          config.listen() == null ? "another node" : config.listen());
+    }
+    List<TcpTransport> transports = new ArrayList<>();
+    for (int i = 0; i < config.threads(); i++) {
+      transports.add(new TcpTransport(context));
+    }
+    tier =
+        new NodeTier(
+            config.peers(),
+            transports,
+            new NodeReader.Options(
+                name,
+                incarnation,
+                this::tokenNow,
+                Printable::linesOf,
+                config.askNs(),
+                config.fetchNs()),
+            new NodeHints(),
+            random::nextLong,
+            bell,
+            troubles);
+    for (int i = 0; i < transports.size(); i++) {
+      loops.add(new NodeLoop(i, transports.get(i), tier.readers().get(i), defect));
+    }
+    try {
+      acceptor = config.listen() == null ? null : new NodeAcceptor(config.listen());
+    } catch (IOException e) {
+      loops.forEach(NodeLoop::close);
+      throw e;
+    }
+  }
+
+  private static @Nullable Supplier<SSLContext> context(NodesConfig config, @Nullable ServerTls tls)
+      throws IOException {
+    Path ca = config.ca();
+    if (config.security() == NodeSecurity.PLAINTEXT_WITHOUT_TOKENS || tls == null || ca == null) {
+      return null;
+    }
+    SSLContext context = tls.ofNodes(ca);
+    return () -> context;
+  }
+
+  private static String hostName() {
+    try {
+      return InetAddress.getLocalHost().getHostName();
+    } catch (UnknownHostException e) {
+      return "unnamed";
+    }
+  }
+
+  private static String token(Path file) throws IOException {
+    try {
+      return Files.readString(file).strip();
+    } catch (IOException e) {
+      throw new IOException("nodes.token_file '" + file + "' can't be read: " + e, e);
+    }
+  }
+
+  private String tokenNow() {
+    Path file = config.tokenFile();
+    if (file == null) {
+      return "";
+    }
+    try {
+      return token(file);
+    } catch (IOException e) {
+      troubles.tell("this node has no token to show", String.valueOf(e.getMessage()));
+      return "";
+    }
+  }
+
+  private @Nullable Grant grantOf(String token) {
+    return config.security() == NodeSecurity.TLS_AND_TOKENS
+        ? callers.of("Bearer " + token)
+        : ANYBODY;
+  }
+
+  /** The source of other nodes' blocks, for the index; none if there are no other nodes. */
+  public List<BlockSource.Opener> openers() {
+    return config.peers().isEmpty() ? List.of() : List.of(OuterBlocks.opener(tier, bell));
+  }
+
+  /** Begins to read and to serve. */
+  public void start(IndexAgent index, SlabStore slabs) {
+    NodeIndex sessions = new IndexSessions(index, bell, slabs.slabs(), slabs::mapping);
+    AtomicInteger links = new AtomicInteger();
+    NodeServer.Options options =
+        new NodeServer.Options(
+            name,
+            incarnation,
+            this::grantOf,
+            counters::countNodeRefusal,
+            config.connections(),
+            links);
+    for (NodeLoop loop : loops) {
+      NodeServer server =
+          acceptor == null ? null : new NodeServer(options, loop.transport(), sessions, troubles);
+      if (server != null) {
+        servers.add(server);
+      }
+      loop.start(server);
+    }
+    if (acceptor != null) {
+      acceptor.start(loops);
+    }
+  }
+
+  /** The port on which other nodes are served; 0 if none are. */
+  public int port() throws IOException {
+    return acceptor == null ? 0 : acceptor.port();
+  }
+
+  /**
+   * The command {@code nodes}: the nodes that this one reads from, and those that read here.
+   *
+   * @throws IllegalArgumentException saying what is wrong with the words
+   */
+  public OperatorAnswer run(List<String> words) {
+    if (words.size() != 1) {
+      throw new IllegalArgumentException("'nodes' takes no further words");
+    }
+    return new OperatorAnswer(Status.OK, json().encode());
+  }
+
+  private JsonObject json() {
+    JsonArray peers = new JsonArray();
+    for (NodePeer peer : tier.peers()) {
+      peers.add(
+          new JsonObject()
+              .put("address", peer.address().toString())
+              .put("name", peer.name())
+              .put("state", peer.state().name().toLowerCase(Locale.ROOT))
+              .put("why", peer.why())
+              .put("incarnation", Long.toHexString(peer.incarnation()))
+              .put("round_trip_ns", peer.roundTripNs())
+              .put("blocks", peer.blocks())
+              .put("bytes", peer.bytes())
+              .put("errors", peer.errors())
+              .put("stale_frames", peer.stale()));
+    }
+    JsonArray readers = new JsonArray();
+    for (NodeServer server : servers) {
+      server.readers().forEach(readers::add);
+    }
+    return new JsonObject()
+        .put("name", name)
+        .put("incarnation", Long.toHexString(incarnation))
+        .put("listen", config.listen() == null ? "" : config.listen().toString())
+        .put("security", config.security().name().toLowerCase(Locale.ROOT))
+        .put("peers", peers)
+        .put("readers", readers);
+  }
+
+  /** Ends all links; afterwards nothing touches the memory of slots. */
+  @Override
+  public void close() {
+    if (acceptor != null) {
+      try {
+        acceptor.close();
+      } catch (IOException e) {
+        LOG.warn("the port of nodes was not closed", e);
+      }
+    }
+    loops.forEach(NodeLoop::close);
+  }
+}

@@ -1,0 +1,247 @@
+package io.kvtier.daemon.node;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.access.VerbRoles;
+import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.protocol.Printable;
+import io.kvtier.protocol.Records;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.node.Frame;
+import io.kvtier.tiers.node.FrameException;
+import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.Messages;
+import io.kvtier.tiers.node.NodeLink;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.util.HashMap;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Another node that reads blocks here: a session with the index, for as long as the link lasts. A
+ * leased block is sent from its slot. The lease ends when the node says that it has the bytes, when
+ * the link closes, or after the time of all leases. Confined to the server's thread.
+ */
+final class ServedLink implements NodeLink.Listener {
+  /** The most leases, and fetches that wait for one. */
+  static final int LEASES_MAX = 256;
+
+  /** The most ASKs that wait for the index. */
+  static final int ASKS_MAX = 64;
+
+  private final NodeServer server;
+  private final long cameNs;
+
+  /** The leases whose ends the node has not told: whether their bytes are sent. */
+  private final Map<Long, Boolean> leases = new HashMap<>();
+
+  private @Nullable NodeLink link;
+  private @Nullable Session session;
+  private String name = "";
+  private long incarnation;
+  private int fetches;
+  private int asks;
+
+  ServedLink(NodeServer server, long nowNs) {
+    this.server = server;
+    cameNs = nowNs;
+  }
+
+  boolean isGreeted() {
+    return session != null;
+  }
+
+  long cameNs() {
+    return cameNs;
+  }
+
+  String name() {
+    return name;
+  }
+
+  @Nullable NodeLink link() {
+    return link;
+  }
+
+  void adoptedBy(NodeLink made) {
+    link = made;
+  }
+
+  // ---- what the link tells
+
+  @Override
+  public void onOpen(NodeLink opened) {}
+
+  @Override
+  public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) throws FrameException {
+    Session now = session;
+    if (now == null) {
+      greet(from, frame);
+      return null;
+    }
+    if (frame.sender() != incarnation || frame.receiver() != server.incarnation()) {
+      return null; // of an earlier start of either side
+    }
+    switch (frame.type()) {
+      case ASK -> ask(now, from, frame);
+      case FETCH -> fetch(now, from, frame);
+      case RELEASE -> release(now, frame);
+      case PING -> from.send(answer(FrameType.PONG, Status.OK, frame.id()));
+      default -> throw new FrameException("a node that reads sends a frame " + frame.type());
+    }
+    return null;
+  }
+
+  private Frame answer(FrameType type, Status status, long id) {
+    return Frame.of(type, status, server.incarnation(), incarnation, id);
+  }
+
+  private void greet(NodeLink from, Frame frame) throws FrameException {
+    if (frame.type() != FrameType.HELLO || frame.sender() == 0) {
+      throw new FrameException("a node begins with a frame " + frame.type() + ", expected HELLO");
+    }
+    incarnation = frame.sender();
+    Messages.Hello hello = Messages.Hello.of(frame.body());
+    name = Printable.linesOf(hello.name());
+    Grant grant = server.grantOf(hello.token());
+    if (grant == null || !VerbRoles.mayCall(grant.role(), Verb.ACQUIRE)) {
+      refuse(from, frame, "a valid token with the role read is needed (nodes.token_file)");
+      return;
+    }
+    try {
+      session = server.index().open(name, grant, () -> server.later(() -> from.close("ended")));
+    } catch (IOException e) {
+      refuse(from, frame, String.valueOf(e.getMessage()));
+      return;
+    }
+    server.readersChanged();
+    from.send(answer(FrameType.WELCOME, Status.OK, frame.id()).with(server.name()));
+  }
+
+  private void refuse(NodeLink from, Frame frame, String why) {
+    server.refused(from, why);
+    Frame refusal = answer(FrameType.REFUSED, Status.DENIED, frame.id()).with(why);
+    from.send(refusal, MemorySegment.NULL, () -> server.later(() -> from.close(why)));
+  }
+
+  // ---- questions
+
+  private void ask(Session now, NodeLink from, Frame frame) throws FrameException {
+    Messages.Keys keys = Messages.Keys.of(frame.body());
+    long id = frame.id();
+    if (asks >= ASKS_MAX) {
+      from.send(answer(FrameType.ANSWER, Status.BUSY, id));
+      return;
+    }
+    asks++;
+    NodeCall call =
+        new NodeCall.Find(blocks(keys), places -> server.later(() -> found(from, id, places)));
+    if (!server.index().call(now, call)) {
+      asks--;
+      from.send(answer(FrameType.ANSWER, Status.BUSY, id));
+    }
+  }
+
+  private void found(NodeLink from, long id, byte[] places) {
+    asks--;
+    byte[] body = new byte[places.length];
+    for (int i = 0; i < places.length; i++) {
+      body[i] =
+          switch (places[i]) {
+            case NodeCall.FIRST -> Frame.IN_MEMORY;
+            case NodeCall.LOWER -> Frame.BELOW;
+            default -> Frame.ABSENT;
+          };
+    }
+    from.send(answer(FrameType.ANSWER, Status.OK, id).with(ByteBuffer.wrap(body)));
+  }
+
+  /** The keys as the index reads them: at multiples of 8 bytes, in native memory. */
+  private static NodeCall.Blocks blocks(Messages.Keys keys) {
+    int stride = Records.keyStride(keys.keyBytes());
+    MemorySegment copy = Arena.ofAuto().allocate((long) stride * keys.count(), Long.BYTES);
+    MemorySegment from = MemorySegment.ofBuffer(keys.keys());
+    for (int i = 0; i < keys.count(); i++) {
+      MemorySegment.copy(
+          from, (long) i * keys.keyBytes(), copy, (long) i * stride, keys.keyBytes());
+    }
+    return new NodeCall.Blocks(
+        keys.high(), keys.low(), keys.group(), keys.keyBytes(), keys.count(), copy);
+  }
+
+  // ---- blocks
+
+  private void fetch(Session now, NodeLink from, Frame frame) throws FrameException {
+    Messages.Keys keys = Messages.Keys.of(frame.body());
+    if (keys.count() != 1 || keys.blockBytes() == 0) {
+      throw new FrameException(
+          "a FETCH names " + keys.count() + " blocks of " + keys.blockBytes() + " bytes");
+    }
+    long id = frame.id();
+    if (fetches + leases.size() >= LEASES_MAX) {
+      from.send(answer(FrameType.NONE, Status.BUSY, id));
+      return;
+    }
+    fetches++;
+    NodeCall call =
+        new NodeCall.Lease(
+            blocks(keys),
+            keys.blockBytes(),
+            leased -> server.later(() -> leased(from, id, leased)));
+    if (!server.index().call(now, call)) {
+      fetches--;
+      from.send(answer(FrameType.NONE, Status.BUSY, id));
+    }
+  }
+
+  private void leased(NodeLink from, long id, NodeCall.Leased leased) {
+    fetches--;
+    if (session == null) {
+      return; // the lease ended with the session
+    }
+    switch (leased) {
+      case NodeCall.Leased.Here here -> {
+        leases.put(here.lease(), false);
+        MemorySegment bytes =
+            server.index().slab(here.slab()).asSlice(here.offset(), here.length());
+        from.send(
+            answer(FrameType.BLOCK, Status.OK, id)
+                .with(here.length(), here.checksum(), here.lease()),
+            bytes,
+            () -> leases.replace(here.lease(), true));
+      }
+      case NodeCall.Leased.Absent _ -> from.send(answer(FrameType.NONE, Status.MISS, id));
+      case NodeCall.Leased.Busy _ -> from.send(answer(FrameType.NONE, Status.BUSY, id));
+    }
+  }
+
+  private void release(Session now, Frame frame) throws FrameException {
+    Boolean isSent = leases.get(frame.lease());
+    if (isSent == null) {
+      return; // it has ended already
+    }
+    if (!isSent) {
+      throw new FrameException("a node releases a block that is not sent yet");
+    }
+    leases.remove(frame.lease());
+    server.release(now, new NodeCall.Release(frame.lease(), frame.status() == Status.CORRUPT));
+  }
+
+  @Override
+  public void onPayload(NodeLink from, int checksum, boolean isKept) {}
+
+  @Override
+  public void onClosed(NodeLink from, String why) {
+    Session ended = session;
+    session = null;
+    leases.clear();
+    if (ended != null) {
+      server.index().close(ended);
+    }
+    server.closed(this, ended != null, why);
+  }
+}

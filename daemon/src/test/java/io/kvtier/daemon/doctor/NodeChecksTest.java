@@ -1,0 +1,63 @@
+package io.kvtier.daemon.doctor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
+import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.tiers.node.NodeAddress;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
+
+class NodeChecksTest {
+  private static NodesConfig config(
+      @Nullable NodeAddress listen, NodeSecurity security, NodeAddress... peers) {
+    return new NodesConfig("", listen, List.of(peers), security, null, null, 1, 1, 1, 1);
+  }
+
+  private static List<Finding> findings(NodesConfig config) {
+    return new NodeChecks(config, false).findings();
+  }
+
+  @Test
+  void withoutNodes_nothingIsChecked() {
+    List<Finding> found = findings(config(null, NodeSecurity.TLS_AND_TOKENS));
+    assertEquals(List.of(Finding.Level.PASS), found.stream().map(Finding::level).toList());
+  }
+
+  @Test
+  void peers_areReachedOrNot_andNamesKnownOrNot() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      NodeAddress there = new NodeAddress("127.0.0.1", socket.getLocalPort());
+      NodesConfig config =
+          config(
+              null,
+              NodeSecurity.TLS_AND_TOKENS,
+              there,
+              new NodeAddress("127.0.0.1", 1),
+              new NodeAddress("no-such-host.invalid", 7076));
+      List<Finding> found = findings(config);
+      assertEquals(
+          List.of(Finding.Level.PASS, Finding.Level.WARN, Finding.Level.WARN),
+          found.stream().map(Finding::level).toList());
+      assertTrue(found.get(2).toString().contains("no-such-host.invalid"));
+    }
+  }
+
+  @Test
+  void portInUse_fails_andPlaintextWarns() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      NodeAddress used = new NodeAddress("127.0.0.1", socket.getLocalPort());
+      List<Finding> found = findings(config(used, NodeSecurity.PLAINTEXT_WITHOUT_TOKENS));
+      assertEquals(
+          List.of(Finding.Level.WARN, Finding.Level.FAIL),
+          found.stream().map(Finding::level).toList());
+      assertTrue(
+          new NodeChecks(config(used, NodeSecurity.TLS_AND_TOKENS), true).findings().isEmpty());
+    }
+  }
+}

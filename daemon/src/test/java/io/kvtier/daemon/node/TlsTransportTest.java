@@ -1,0 +1,101 @@
+package io.kvtier.daemon.node;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.access.ServerTls;
+import io.kvtier.daemon.access.TestCertificates;
+import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.node.Frame;
+import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.NodeAddress;
+import io.kvtier.tiers.node.TcpTransport;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.function.Supplier;
+import javax.net.ssl.SSLContext;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The same links with mutual TLS; and who gets none. */
+class TlsTransportTest extends TcpTransportTest {
+  @TempDir static Path folder;
+
+  private static TestCertificates ours;
+  private static TestCertificates others;
+
+  @SuppressWarnings("NullAway.Init") // makeCertificates() comes first
+  TlsTransportTest() {}
+
+  @BeforeAll
+  static void makeCertificates() throws Exception {
+    ours = certificates("ours");
+    others = certificates("others");
+  }
+
+  private static TestCertificates certificates(String name) throws Exception {
+    Path made = Files.createDirectory(folder.resolve(name));
+    TestCertificates certificates = new TestCertificates(made);
+    certificates.sign("node", "");
+    return certificates;
+  }
+
+  private static Supplier<SSLContext> context(TestCertificates of, TestCertificates trusted)
+      throws IOException {
+    ServerTls tls = new ServerTls(new TlsConfig(of.file("node.crt"), of.file("node.key"), null, 1));
+    SSLContext context = tls.ofNodes(trusted.file("ca.crt"));
+    return () -> context;
+  }
+
+  @Override
+  @Nullable Supplier<SSLContext> tls() throws IOException {
+    return context(ours, ours);
+  }
+
+  @Override
+  String reasonOfALongBody() {
+    return ""; // it is no handshake
+  }
+
+  /** Connects with another certificate; neither side gets a frame through. */
+  private void refused(@Nullable Supplier<SSLContext> with, String host) throws IOException {
+    Side acceptor = new Side();
+    Pair made = open(acceptor);
+    Side stranger = new Side();
+    try (TcpTransport from = new TcpTransport(with)) {
+      var _ = from.connect(new NodeAddress(host, made.address().port()), stranger);
+      await(() -> {
+        var _ = from.poll(0) + made.to().poll(0);
+        if (stranger.link != null) {
+          // A client of TLS 1.3 may speak before the server has looked at its certificate.
+          stranger.link.send(Frame.of(FrameType.PING, Status.OK, 1, 2, 3));
+        }
+        return !stranger.closed.isEmpty() && !acceptor.closed.isEmpty();
+      });
+      assertTrue(acceptor.frames.isEmpty());
+    } finally {
+      made.from().close();
+      made.to().close();
+    }
+  }
+
+  @Test
+  void certificateOfAnotherAuthority_isRefused() throws IOException {
+    refused(context(others, ours), "127.0.0.1");
+    refused(context(ours, others), "127.0.0.1");
+  }
+
+  @Test
+  void plaintext_isRefused() throws IOException {
+    refused(null, "127.0.0.1");
+  }
+
+  @Test
+  void certificateOfAnotherHost_isRefused() throws IOException {
+    // The certificates name 127.0.0.1 and localhost.
+    refused(context(ours, ours), "127.0.0.2");
+  }
+}

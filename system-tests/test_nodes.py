@@ -1,0 +1,262 @@
+"""Blocks from the memory of other nodes' daemons: found, fetched and verified, on good days and on bad ones."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kvtier_testing import blocks
+from kvtier_testing.daemon import PROGRAMS, Daemon, eventually, slots_balance
+from kvtier_testing.remote import certificate
+
+from kvtier import Client, Namespace, Status, Tier
+
+BLOCK_BYTES = 256 * 1024
+NAME = "nodes"
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+class Node:
+    """A daemon that serves other nodes and reads from them, and a client of it."""
+
+    def __init__(self, folder: Path, port: int, ports: list[int], **settings: str) -> None:
+        folder.mkdir()
+        self.daemon = Daemon(folder)
+        self.port = port
+        self.settings = {
+            "ssd__bytes": "0",
+            "nodes__name": folder.name,
+            "nodes__listen": f"127.0.0.1:{port}",
+            "nodes__peers": ",".join(f"127.0.0.1:{one}" for one in ports),
+            **settings,
+        }
+
+    def start(self, **changed: str) -> "Node":
+        self.daemon.start(**{**self.settings, **changed})
+        self.client = Client(self.daemon.socket_path, timeout=60)
+        self.namespace: Namespace = self.client.namespace("nodes", block_bytes=BLOCK_BYTES, model="m")
+        return self
+
+    def stop(self) -> None:
+        self.client.close()
+        self.daemon.stop()
+
+    def put(self, count: int) -> list[bytes]:
+        keys = blocks.keys(NAME, count)
+        assert self.namespace.put(keys, blocks.blocks(keys, BLOCK_BYTES)) == [Status.OK] * count
+        return keys
+
+    def get(self, keys: list[bytes], timeout: float = 30) -> list[Status]:
+        buffer = bytearray(BLOCK_BYTES * len(keys))
+        statuses = list(self.namespace.get(keys, buffer, timeout=timeout).statuses)
+        assert blocks.wrong_blocks(keys, statuses, buffer) == []
+        return statuses
+
+    def count(self, name: str) -> int:
+        return self.client.counters()[name]
+
+    def states(self) -> dict[int, str]:
+        """The state of each peer, by its port."""
+        told = self.daemon.command("nodes", "--json")
+        assert told.returncode == 0, told.stderr
+        return {int(peer["address"].rpartition(":")[2]): peer["state"] for peer in json.loads(told.stdout)["peers"]}
+
+    def is_connected_to(self, *others: "Node") -> bool:
+        states = self.states()
+        return all(states[other.port] == "connected" for other in others)
+
+
+PLAINTEXT = {"nodes__security": "plaintext_without_tokens"}
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, count: int, **settings: str) -> Iterator[list[Node]]:
+    ports = free_ports(count)
+    nodes = [Node(folder / f"node-{number}", port, ports, **settings) for number, port in enumerate(ports)]
+    with contextlib.ExitStack() as started:
+        for node in nodes:
+            node.start()
+            started.callback(node.stop)
+        for node in nodes:
+            assert eventually(lambda node=node: node.is_connected_to(*(each for each in nodes if each is not node)))
+        yield nodes
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # Not pytest's own folders: their names are too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as made:
+        yield Path(made)
+
+
+def test_threeNodes_readEachOthersBlocks(folder: Path) -> None:
+    with cluster(folder, 3, **PLAINTEXT) as (first, second, third):
+        keys = first.put(40)
+        assert eventually(lambda: second.namespace.lookup(keys).run == len(keys), 10)
+        assert second.namespace.lookup(keys).tiers == [Tier.NODE] * len(keys)
+        assert second.get(keys) == [Status.OK] * len(keys)
+        assert second.count("hits_node") == second.count("node_fetched") == len(keys)
+        assert second.count("node_read_bytes") == len(keys) * BLOCK_BYTES
+        assert second.namespace.lookup(keys).tiers == [Tier.HOST] * len(keys)
+        # A get asks by itself.
+        assert third.get(keys) == [Status.OK] * len(keys)
+        assert first.count("node_served") + second.count("node_served") == 2 * len(keys)
+        # What no node has is a miss, and what a node gets to know later is found.
+        missing = [blocks.key(NAME, 1000)]
+        assert third.get(missing) == [Status.MISS]
+        first.namespace.put(missing, blocks.blocks(missing, BLOCK_BYTES))
+        assert eventually(lambda: third.get(missing) == [Status.OK], 10)
+        for node in (first, second, third):
+            assert eventually(lambda node=node: slots_balance(node.client.counters()))
+            assert node.count("corrupt") == node.count("node_errors") == 0
+
+
+def test_killedNode_isAMissAtOnce_andIsReadAgainAfterItsRestart(folder: Path) -> None:
+    with cluster(folder, 2, nodes__fetch_timeout="20s", **PLAINTEXT) as (first, second):
+        keys = first.put(20)
+        assert eventually(lambda: second.namespace.lookup(keys).run == len(keys), 10)
+        first.client.close()
+        first.daemon.kill()
+        # Hints are no truth: the blocks are gone, and the gets end long before their deadline.
+        begun = time.monotonic()
+        assert second.get(keys, timeout=30) == [Status.MISS] * len(keys)
+        assert time.monotonic() - begun < 10
+        first.start()
+        assert eventually(lambda: second.is_connected_to(first))
+        assert first.put(20) == keys
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+        assert eventually(lambda: slots_balance(second.client.counters()))
+        assert second.count("corrupt") == 0
+
+
+def test_silentNode_isAMissAfterItsTimeout_andFreesAllSlots(folder: Path) -> None:
+    with cluster(folder, 2, nodes__fetch_timeout="500ms", **PLAINTEXT) as (first, second):
+        keys = first.put(20)
+        assert eventually(lambda: second.namespace.lookup(keys).run == len(keys), 10)
+        first.daemon.pause()
+        try:
+            begun = time.monotonic()
+            assert second.get(keys, timeout=30) == [Status.MISS] * len(keys)
+            assert time.monotonic() - begun < 10
+            assert eventually(lambda: slots_balance(second.client.counters()))
+        finally:
+            first.daemon.signal(signal.SIGCONT)
+        assert eventually(lambda: second.is_connected_to(first))
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+
+
+def make_token(file: Path) -> str:
+    made = subprocess.run(
+        [str(PROGRAMS / "kvtier"), "token", "make", "--name", "node", "--file", str(file), "--role", "read"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return next(word for word in made.stdout.split() if word.startswith("kvt_"))
+
+
+def test_nodesWithCertificatesAndTokens_trustEachOther_andNobodyElse(folder: Path) -> None:
+    (folder / "tls").mkdir()
+    (folder / "other").mkdir()
+    mine, key = certificate(folder / "tls")
+    other, other_key = certificate(folder / "other")
+    tokens = folder / "tokens"
+    shown = folder / "token"
+    shown.write_text(make_token(tokens))
+    secure = {
+        "tls__certificate": str(mine),
+        "tls__key": str(key),
+        "nodes__ca": str(mine),
+        "access__tokens": str(tokens),
+        "nodes__token_file": str(shown),
+    }
+    with cluster(folder, 2, **secure) as (first, second):
+        keys = first.put(20)
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+        second.stop()
+        wrong = folder / "wrong"
+        wrong.write_text("kvt_" + "a" * 43)
+        for change, state in (
+            ({"nodes__token_file": str(wrong)}, "refused"),
+            ({"tls__certificate": str(other), "tls__key": str(other_key)}, "unreachable"),
+            ({"nodes__ca": str(other)}, "unreachable"),
+            ({"nodes__security": "plaintext_without_tokens"}, "unreachable"),
+        ):
+            refused = first.count("node_refused")
+            second.start(**change)
+            assert eventually(lambda state=state: second.states()[first.port] == state), change
+            assert eventually(lambda refused=refused: first.count("node_refused") > refused), change
+            assert second.get(keys[:1]) == [Status.MISS]
+            second.stop()
+        second.start()
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+
+
+def test_attackers_areCutOff_counted_andLockNobodyOut(folder: Path) -> None:
+    with cluster(folder, 2, nodes__connections="20", **PLAINTEXT) as (first, second):
+        keys = first.put(5)
+        refused = first.count("node_refused")
+        hello = struct.pack("<IIQQQIIIIQQ", 0x314E564B, 1, 7, 0, 1, 0, 0, 0, 0, 0, 0)
+        for garbage in (
+            b"GET / HTTP/1.1\r\n\r\n" + bytes(100),
+            os.urandom(4096),
+            struct.pack("<IIQQQIIIIQQ", 0x314E564B, 1, 7, 0, 1, 1 << 30, 0, 0, 0, 0, 0),
+            struct.pack("<IIQQQIIIIQQ", 0x314E564B, 7, 7, 0, 1, 0, 1 << 30, 0, 0, 0, 0),
+            struct.pack("<IIQQQIIIIQQ", 0x314E564B, 99, 7, 0, 1, 0, 0, 0, 0, 0, 0),
+            hello,
+        ):
+            with socket.create_connection(("127.0.0.1", first.port)) as attacker:
+                attacker.sendall(garbage)
+                attacker.settimeout(20)
+                with contextlib.suppress(ConnectionResetError):
+                    assert attacker.recv(1 << 16) == b""
+        assert eventually(lambda: first.count("node_refused") >= refused + 6)
+        with contextlib.ExitStack() as held:
+            for _ in range(200):
+                held.enter_context(socket.create_connection(("127.0.0.1", first.port)))
+            assert second.get(keys) == [Status.OK] * len(keys)
+            assert second.is_connected_to(first)
+        descriptors = len(os.listdir(f"/proc/{first.daemon.pid}/fd"))
+        assert descriptors < 200
+
+
+def test_nodesAreOff_byDefault(folder: Path) -> None:
+    (folder / "plain").mkdir()
+    daemon = Daemon(folder / "plain")
+    daemon.start()
+    try:
+        names = {task.joinpath("comm").read_text().strip() for task in Path(f"/proc/{daemon.pid}/task").iterdir()}
+        assert not any(name.startswith("kvtier-node") for name in names)
+        assert "nodes" in daemon.command("nodes").stderr
+    finally:
+        daemon.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"nodes__listen": "127.0.0.1:0"}, "nodes.ca"),
+        ({"nodes__peers": "127.0.0.1"}, "nodes.peers"),
+        ({"nodes__listen": "127.0.0.1:0", "nodes__security": "none"}, "plaintext_without_tokens"),
+    ],
+)
+def test_configurationThatTrustsAnybody_isRefused_withoutTheWords(folder: Path, settings: dict[str, str], expected: str) -> None:
+    (folder / "open").mkdir()
+    daemon = Daemon(folder / "open")
+    with pytest.raises(pytest.fail.Exception, match=expected):
+        daemon.start(**settings)

@@ -1,0 +1,50 @@
+package io.kvtier.tiers.node;
+
+/**
+ * The layout of what daemons send each other. A frame is a head, a body and, for {@link
+ * FrameType#BLOCK}, the bytes of a block. All numbers are little-endian.
+ *
+ * <pre>
+ *  0 +---------------------+---------------------+
+ *    | magic and version   | type                |
+ *  8 +---------------------+---------------------+
+ *    | incarnation of the sender                 |
+ * 16 +-------------------------------------------+
+ *    | incarnation of the receiver; 0 in HELLO   |
+ * 24 +-------------------------------------------+
+ *    | request that the frame makes or answers   |
+ * 32 +---------------------+---------------------+
+ *    | length of the body  | length of the block |
+ * 40 +---------------------+---------------------+
+ *    | CRC-32C of the block| status              |
+ * 48 +---------------------+---------------------+
+ *    | lease                                     |
+ * 56 +-------------------------------------------+
+ *    | zero                                      |
+ * 64 +-------------------------------------------+
+ * </pre>
+ *
+ * A change of the layout needs another magic: daemons of the two versions then refuse each other,
+ * and serve on without each other's blocks.
+ */
+final class FrameDescriptor {
+  /** The letters KVN1. */
+  static final int MAGIC = 0x314e_564b;
+
+  static final int MAGIC_OFFSET = 0;
+  static final int TYPE_OFFSET = 4;
+  static final int SENDER_OFFSET = 8;
+  static final int RECEIVER_OFFSET = 16;
+  static final int ID_OFFSET = 24;
+  static final int BODY_BYTES_OFFSET = 32;
+  static final int PAYLOAD_BYTES_OFFSET = 36;
+  static final int CHECKSUM_OFFSET = 40;
+  static final int STATUS_OFFSET = 44;
+  static final int LEASE_OFFSET = 48;
+  static final int HEAD_BYTES = 64;
+
+  /** Maximum length of a body. */
+  static final int BODY_BYTES_MAX = 64 << 10;
+
+  private FrameDescriptor() {}
+}

@@ -1,0 +1,62 @@
+package io.kvtier.tiers.node;
+
+import org.jspecify.annotations.Nullable;
+
+/** What a frame is for. The reader sends requests, the holder of the blocks answers them. */
+public enum FrameType {
+  /** The first frame of a reader: its name and its token. */
+  HELLO(1),
+
+  /** The answer to a HELLO that the holder accepts: the holder's name. */
+  WELCOME(2),
+
+  /** The answer to a HELLO that the holder does not accept: why, in words. The link then closes. */
+  REFUSED(3),
+
+  /** Asks which blocks are there. */
+  ASK(4),
+
+  /** A byte for each block of an ASK: {@link Frame#ABSENT}, {@link Frame#IN_MEMORY} or below. */
+  ANSWER(5),
+
+  /** Asks for the bytes of one block. */
+  FETCH(6),
+
+  /** The bytes of a block, and the lease that the holder keeps until RELEASE. */
+  BLOCK(7),
+
+  /** The block of a FETCH can't be had: the status says why. */
+  NONE(8),
+
+  /** Ends a lease. The status is CORRUPT if the bytes did not match their checksum. */
+  RELEASE(9),
+
+  /** Asks for a PONG. */
+  PING(10),
+
+  /** The answer to a PING. */
+  PONG(11);
+
+  private static final FrameType[] BY_CODE = new FrameType[12];
+
+  static {
+    for (FrameType type : values()) {
+      BY_CODE[type.code] = type;
+    }
+  }
+
+  private final int code;
+
+  FrameType(int code) {
+    this.code = code;
+  }
+
+  int code() {
+    return code;
+  }
+
+  /** The type of a code; null if there is none. */
+  static @Nullable FrameType of(int code) {
+    return code > 0 && code < BY_CODE.length ? BY_CODE[code] : null;
+  }
+}

@@ -1,0 +1,130 @@
+package io.kvtier.tiers.node;
+
+import io.kvtier.tiers.transfer.Transfer;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+
+/** The bodies of frames. */
+public final class Messages {
+  /** Maximum keys in one ASK. */
+  public static final int KEYS_MAX = 1024;
+
+  private static final int TEXT_BYTES_MAX = 1024;
+  private static final int KEY_BYTES_MAX = 32;
+
+  private Messages() {}
+
+  /**
+   * What a reader says of itself.
+   *
+   * @param token empty where nodes need none
+   */
+  public record Hello(String name, String token) {
+    /** Reads the body of a HELLO. */
+    public static Hello of(ByteBuffer body) throws FrameException {
+      return new Hello(text(body), text(body));
+    }
+
+    ByteBuffer body() {
+      byte[] called = name.getBytes(StandardCharsets.UTF_8);
+      byte[] secret = token.getBytes(StandardCharsets.UTF_8);
+      return little(8 + called.length + secret.length)
+          .putInt(called.length)
+          .put(called)
+          .putInt(secret.length)
+          .put(secret)
+          .flip();
+    }
+  }
+
+  /**
+   * Names of blocks of one namespace and group.
+   *
+   * @param high the upper half of the namespace's fingerprint
+   * @param blockBytes the expected length of a block in a FETCH; 0 in an ASK
+   * @param keys one after the other, from the position to the limit
+   */
+  public record Keys(
+      long high, long low, int group, int keyBytes, int count, int blockBytes, ByteBuffer keys) {
+    private static final int HEAD_BYTES = 32;
+
+    /** Reads the body of an ASK or FETCH. */
+    public static Keys of(ByteBuffer body) throws FrameException {
+      if (body.remaining() < HEAD_BYTES) {
+        throw new FrameException("a body of " + body.remaining() + " bytes names no block");
+      }
+      Keys read =
+          new Keys(
+              body.getLong(),
+              body.getLong(),
+              body.getInt(),
+              body.getInt(),
+              body.getInt(),
+              body.getInt(),
+              body);
+      if (read.group < 0
+          || read.group > 0xffff
+          || read.keyBytes < 1
+          || read.keyBytes > KEY_BYTES_MAX
+          || read.count < 1
+          || read.count > KEYS_MAX
+          || read.blockBytes < 0
+          || body.remaining() != read.keyBytes * read.count) {
+        throw new FrameException(
+            "a frame names "
+                + read.count
+                + " keys of "
+                + read.keyBytes
+                + " bytes in group "
+                + read.group
+                + ", in "
+                + body.remaining()
+                + " bytes: that can't be");
+      }
+      return read;
+    }
+  }
+
+  /** The body of a FETCH. */
+  static ByteBuffer keyOf(Transfer block) {
+    ByteBuffer out = little(Keys.HEAD_BYTES + block.keyBytes);
+    head(out, block, 1, block.length);
+    return out.put(block.key, 0, block.keyBytes).flip();
+  }
+
+  /** The body of an ASK, of questions that go together. */
+  static ByteBuffer keysOf(List<Question> questions) {
+    Transfer first = questions.getFirst().block;
+    ByteBuffer out = little(Keys.HEAD_BYTES + questions.size() * first.keyBytes);
+    head(out, first, questions.size(), 0);
+    for (Question one : questions) {
+      out.put(one.block.key, 0, one.block.keyBytes);
+    }
+    return out.flip();
+  }
+
+  private static void head(ByteBuffer out, Transfer block, int count, int blockBytes) {
+    out.putLong(block.namespaceHigh)
+        .putLong(block.namespaceLow)
+        .putInt(block.group)
+        .putInt(block.keyBytes)
+        .putInt(count)
+        .putInt(blockBytes);
+  }
+
+  private static String text(ByteBuffer body) throws FrameException {
+    int bytes = body.remaining() < Integer.BYTES ? -1 : body.getInt();
+    if (bytes < 0 || bytes > TEXT_BYTES_MAX || bytes > body.remaining()) {
+      throw new FrameException("a text of " + bytes + " bytes does not fit into its frame");
+    }
+    byte[] utf8 = new byte[bytes];
+    body.get(utf8);
+    return new String(utf8, StandardCharsets.UTF_8);
+  }
+
+  private static ByteBuffer little(int bytes) {
+    return ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN);
+  }
+}

@@ -1,0 +1,182 @@
+package io.kvtier.tiers.node;
+
+import com.github.benmanes.caffeine.cache.Cache;
+import com.github.benmanes.caffeine.cache.Caffeine;
+import com.github.benmanes.caffeine.cache.Expiry;
+import com.github.benmanes.caffeine.cache.Ticker;
+import io.kvtier.tiers.object.KnownBlocks;
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import io.kvtier.tiers.transfer.Transfer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Which nodes have which blocks in their memory, from their latest answers. Each entry is a hint:
+ * the node may have evicted the block since. Then a fetch is a miss, and the hint is forgotten.
+ *
+ * <p>All nodes are asked about a block, and the questions of one round of the index go out
+ * together. The hints are bounded in number. Safe for several threads.
+ */
+public final class NodeHints implements KnownBlocks {
+  /** The most blocks about which nodes are asked at a time. */
+  private static final int QUESTIONS_MAX = 4096;
+
+  private static final int HINTS_MAX = 1 << 18;
+  private static final long PRESENT_NS = TimeUnit.SECONDS.toNanos(30);
+  private static final long ABSENT_NS = TimeUnit.SECONDS.toNanos(1);
+  private static final long NOWHERE = 0;
+
+  /** The nodes that have a block, a bit each; {@link #NOWHERE}: none has. */
+  private final Cache<ObjectKey, Long> known;
+
+  private final Map<ObjectKey, Question> open = new HashMap<>();
+  private List<Question> collected = new ArrayList<>();
+  private Consumer<List<Question>> asker = _ -> {};
+
+  /** No hints, on the machine's clock. */
+  public NodeHints() {
+    this(Ticker.systemTicker(), java.util.concurrent.ForkJoinPool.commonPool());
+  }
+
+  /** No hints, with a clock and with an executor for the upkeep. */
+  public NodeHints(Ticker ticker, Executor executor) {
+    known =
+        Caffeine.newBuilder()
+            .maximumSize(HINTS_MAX)
+            .expireAfter(
+                Expiry.<ObjectKey, Long>writing(
+                    (_, holders) -> Duration.ofNanos(holders == NOWHERE ? ABSENT_NS : PRESENT_NS)))
+            .ticker(ticker)
+            .executor(executor)
+            .build();
+  }
+
+  /** Sets who asks the nodes; called before the first question. */
+  void askWith(Consumer<List<Question>> reader) {
+    asker = reader;
+  }
+
+  // ---- for the index
+
+  @Override
+  public Presence lookup(ObjectKey key) {
+    Long holders = known.getIfPresent(key);
+    return holders == null
+        ? Presence.UNKNOWN
+        : holders == NOWHERE ? Presence.ABSENT : Presence.PRESENT;
+  }
+
+  /** Nothing new: the reader knows from whom the block came. */
+  @Override
+  public void present(ObjectKey key) {}
+
+  @Override
+  public void absent(ObjectKey key) {
+    known.put(key, NOWHERE);
+  }
+
+  @Override
+  public void forget(ObjectKey key) {
+    known.invalidate(key);
+  }
+
+  @Override
+  public boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound) {
+    Presence presence = lookup(key);
+    if (presence != Presence.UNKNOWN) {
+      if (whenFound != null) {
+        whenFound.accept(presence);
+      }
+      return true;
+    }
+    Transfer block = new Transfer(0);
+    if (!ObjectNames.readBlock(name, block)) {
+      throw new IllegalArgumentException("'" + name + "' is no name of a block");
+    }
+    synchronized (open) {
+      Question question = open.get(key);
+      if (question == null) {
+        if (open.size() >= QUESTIONS_MAX) {
+          return false;
+        }
+        question = new Question(key, block);
+        open.put(key, question);
+        collected.add(question);
+      }
+      if (whenFound != null) {
+        question.waiting.add(whenFound);
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public void endRound() {
+    List<Question> now;
+    synchronized (open) {
+      if (collected.isEmpty()) {
+        return;
+      }
+      now = collected;
+      collected = new ArrayList<>();
+    }
+    asker.accept(now);
+  }
+
+  @Override
+  public int probesMax() {
+    return QUESTIONS_MAX;
+  }
+
+  @Override
+  public boolean isSilent() {
+    return false;
+  }
+
+  // ---- for readers
+
+  /** The nodes that may have a block, a bit each. */
+  long holders(ObjectKey key) {
+    Long holders = known.getIfPresent(key);
+    return holders == null ? NOWHERE : holders;
+  }
+
+  /** Notes the answer to a question, and tells it to those who wait. */
+  void answer(Question question, Presence presence) {
+    if (presence == Presence.PRESENT) {
+      known.put(question.key, question.holders);
+    } else if (presence == Presence.ABSENT) {
+      known.put(question.key, NOWHERE);
+    }
+    List<Consumer<Presence>> waiting;
+    synchronized (open) {
+      open.remove(question.key);
+      waiting = List.copyOf(question.waiting);
+    }
+    waiting.forEach(one -> one.accept(presence));
+  }
+
+  /** One more node has a block. */
+  void add(ObjectKey key, long holder) {
+    known.asMap().computeIfPresent(key, (_, holders) -> holders | holder);
+  }
+
+  /** A node does not have a block any more. */
+  void remove(ObjectKey key, long holder) {
+    known.asMap().computeIfPresent(key, (_, holders) -> holders & ~holder);
+  }
+
+  /** A node has started anew, without its blocks or with others. */
+  void forgetAll() {
+    known.invalidateAll();
+  }
+}

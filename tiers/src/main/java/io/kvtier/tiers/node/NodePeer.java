@@ -1,0 +1,140 @@
+package io.kvtier.tiers.node;
+
+import java.util.concurrent.atomic.AtomicReferenceArray;
+import java.util.concurrent.atomic.LongAdder;
+
+/**
+ * Another node, as this one sees it: whether it can be reached, and what came from it. Written by
+ * the readers, read by any thread.
+ */
+public final class NodePeer {
+  /** Whether a node can be asked; the best first. */
+  public enum State {
+    /** Frames go both ways. */
+    CONNECTED,
+    /** The address is this node's own. */
+    SELF,
+    /** The node does not accept this one. */
+    REFUSED,
+    /** The last connection failed or broke. */
+    UNREACHABLE,
+    /** The first connection is being made. */
+    CONNECTING
+  }
+
+  private final int number;
+  private final NodeAddress address;
+  private final AtomicReferenceArray<State> states;
+  private final LongAdder blocks = new LongAdder();
+  private final LongAdder bytes = new LongAdder();
+  private final LongAdder errors = new LongAdder();
+  private final LongAdder stale = new LongAdder();
+  private volatile String name = "";
+  private volatile String why = "";
+  private volatile long incarnation;
+  private volatile long roundTripNs;
+
+  NodePeer(int number, NodeAddress address, int readers) {
+    this.number = number;
+    this.address = address;
+    states = new AtomicReferenceArray<>(readers);
+    for (int i = 0; i < readers; i++) {
+      states.set(i, State.CONNECTING);
+    }
+  }
+
+  /** The bit that stands for this node. */
+  long bit() {
+    return 1L << number;
+  }
+
+  public NodeAddress address() {
+    return address;
+  }
+
+  /** The name that the node gave itself; empty before the first connection. */
+  public String name() {
+    return name;
+  }
+
+  /** The number of the node's present start; 0 before the first connection. */
+  public long incarnation() {
+    return incarnation;
+  }
+
+  /** The state of the best connection. */
+  public State state() {
+    State best = State.CONNECTING;
+    for (int i = 0; i < states.length(); i++) {
+      State one = states.get(i);
+      best = one.compareTo(best) < 0 ? one : best;
+    }
+    return best;
+  }
+
+  /** Why the last connection failed or broke; empty if none has. */
+  public String why() {
+    return why;
+  }
+
+  /** The last round trip of a PING, ns; 0 before the first. */
+  public long roundTripNs() {
+    return roundTripNs;
+  }
+
+  /** The blocks that came from the node. */
+  public long blocks() {
+    return blocks.sum();
+  }
+
+  /** The bytes of these blocks. */
+  public long bytes() {
+    return bytes.sum();
+  }
+
+  /** The fetches that failed, without those of blocks that the node no longer had. */
+  public long errors() {
+    return errors.sum();
+  }
+
+  /** The frames of earlier starts of either side, which were ignored. */
+  public long stale() {
+    return stale.sum();
+  }
+
+  // ---- for readers
+
+  void become(int reader, State state) {
+    states.set(reader, state);
+  }
+
+  void failed(String reason) {
+    why = reason;
+  }
+
+  /** The node has answered; returns whether it has started since it did so last. */
+  boolean welcomed(String called, long started) {
+    boolean isNew = incarnation != 0 && incarnation != started;
+    name = called;
+    incarnation = started;
+    why = "";
+    return isNew;
+  }
+
+  void tookRoundTrip(long ns) {
+    roundTripNs = ns;
+  }
+
+  void countBlock(int length) {
+    blocks.increment();
+    bytes.add(length);
+  }
+
+  void countError() {
+    errors.increment();
+  }
+
+  void countStale() {
+    stale.increment();
+  }
+}

@@ -1,0 +1,41 @@
+package io.kvtier.tiers.node;
+
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import io.kvtier.tiers.transfer.Transfer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+
+/** Which nodes have one block: a question to all of them, and those who wait for the answer. */
+final class Question {
+  final ObjectKey key;
+
+  /** The names of the block: namespace, group and key. */
+  final Transfer block;
+
+  /** Who waits; guarded by {@link NodeHints}. */
+  final List<Consumer<Presence>> waiting = new ArrayList<>(1);
+
+  /** How many nodes have not answered. Confined to the reader that asks, as are those below. */
+  int open;
+
+  /** The nodes that have the block, a bit each. */
+  long holders;
+
+  boolean isAnswered;
+  boolean isTold;
+
+  Question(ObjectKey key, Transfer block) {
+    this.key = key;
+    this.block = block;
+  }
+
+  /** Whether one frame can ask for both blocks. */
+  boolean goesWith(Question other) {
+    return block.namespaceHigh == other.block.namespaceHigh
+        && block.namespaceLow == other.block.namespaceLow
+        && block.group == other.block.group
+        && block.keyBytes == other.block.keyBytes;
+  }
+}

@@ -1,0 +1,416 @@
+package io.kvtier.tiers.node;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayDeque;
+import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A TCP connection. The bytes of a block are read from the socket straight into their slot, and are
+ * written from the slot straight to the socket. Only this link's thread touches them, so that a
+ * slot is free as soon as the link has let go of it.
+ */
+final class TcpLink implements NodeLink {
+  /** How much is read before other links have their turn. */
+  private static final int READ_BYTES_PER_TURN = 2 << 20;
+
+  /** So that the checksum is made of bytes that are still in the processor's cache. */
+  private static final int CHUNK_BYTES = 256 << 10;
+
+  /** Small, so that few bytes of a block arrive beside its slot. */
+  private static final int HEAD_READ_BYTES = 1024;
+
+  private static final int FRAMES_QUEUED_MAX = 1024;
+  private static final int BUFFERS_WRITTEN = 16;
+
+  private enum State {
+    CONNECTING,
+    SECURING,
+    OPEN,
+    CLOSED
+  }
+
+  /** A frame on its way out. */
+  private record Outgoing(ByteBuffer head, @Nullable ByteBuffer payload, Runnable sent) {
+    boolean isSent() {
+      return !head.hasRemaining() && (payload == null || !payload.hasRemaining());
+    }
+  }
+
+  private final TcpTransport transport;
+  private final Listener listener;
+  private final String address;
+  private final ArrayDeque<Outgoing> queue = new ArrayDeque<>();
+  private final ByteBuffer[] gathered = new ByteBuffer[2 * BUFFERS_WRITTEN];
+  private final CRC32C crc = new CRC32C();
+  private final ByteBuffer input =
+      ByteBuffer.allocateDirect(FrameDescriptor.HEAD_BYTES + FrameDescriptor.BODY_BYTES_MAX)
+          .order(ByteOrder.LITTLE_ENDIAN)
+          .flip();
+  private State state = State.CONNECTING;
+  private @Nullable SocketChannel channel;
+  private @Nullable SelectionKey key;
+  private @Nullable Wire wire;
+
+  /** The bytes of the block that is arriving: where they go, and how many have come. */
+  private @Nullable ByteBuffer target;
+
+  private int payloadBytes;
+  private int payloadRead;
+  private boolean isDiscarded;
+  private long heardNs;
+  private long movedNs;
+  private long received;
+  private long sent;
+
+  TcpLink(TcpTransport transport, Listener listener, String address) {
+    this.transport = transport;
+    this.listener = listener;
+    this.address = address;
+    heardNs = transport.nowNs();
+    movedNs = heardNs;
+  }
+
+  // ---- the beginning
+
+  /** Takes a channel that connects, or is connected. */
+  void begin(SocketChannel socket, Wire over, SelectionKey registered) {
+    if (state == State.CLOSED) {
+      return;
+    }
+    channel = socket;
+    wire = over;
+    key = registered;
+    registered.attach(this);
+    if (socket.isConnected()) {
+      connected();
+    }
+  }
+
+  private void connected() {
+    SocketChannel socket = channel;
+    SelectionKey registered = key;
+    if (socket == null || registered == null) {
+      return;
+    }
+    try {
+      socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
+    } catch (IOException e) {
+      close(words(e));
+      return;
+    }
+    state = State.SECURING;
+    registered.interestOps(SelectionKey.OP_READ);
+    secure();
+  }
+
+  private void secure() {
+    Wire over = wire;
+    SelectionKey registered = key;
+    if (over == null || registered == null || state != State.SECURING) {
+      return;
+    }
+    try {
+      Wire.Handshake next = over.handshake(() -> transport.later(this::secure));
+      switch (next) {
+        case DONE -> {
+          state = State.OPEN;
+          heardNs = transport.nowNs();
+          movedNs = heardNs;
+          registered.interestOps(SelectionKey.OP_READ);
+          listener.onOpen(this);
+          // The first frames may have come with the end of the handshake.
+          transport.again(this);
+        }
+        case BYTES -> registered.interestOps(SelectionKey.OP_READ);
+        case SPACE -> registered.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
+        case TASK -> registered.interestOps(0);
+      }
+    } catch (IOException e) {
+      close(words(e));
+    }
+  }
+
+  /** The channel is ready for something. */
+  void ready(int operations) {
+    SocketChannel socket = channel;
+    if (socket == null || state == State.CLOSED) {
+      return;
+    }
+    if ((operations & SelectionKey.OP_CONNECT) != 0) {
+      try {
+        if (!socket.finishConnect()) {
+          return;
+        }
+      } catch (IOException e) {
+        close(words(e));
+        return;
+      }
+      connected();
+      return;
+    }
+    if (state == State.SECURING) {
+      secure();
+      return;
+    }
+    if ((operations & SelectionKey.OP_WRITE) != 0) {
+      write();
+    }
+    if (state == State.OPEN && (operations & SelectionKey.OP_READ) != 0) {
+      read();
+    }
+  }
+
+  // ---- what arrives
+
+  /** Reads what has come, up to a turn's share. */
+  void read() {
+    Wire over = wire;
+    if (over == null || state != State.OPEN) {
+      return;
+    }
+    int budget = READ_BYTES_PER_TURN;
+    try {
+      while (budget > 0 && state == State.OPEN) {
+        int count = payloadBytes > 0 ? readPayload(over) : readFrame(over);
+        if (count < 0) {
+          throw new EOFException("the other side closed the connection");
+        }
+        if (count == 0) {
+          break;
+        }
+        budget -= count;
+      }
+    } catch (IOException e) {
+      close(words(e));
+      return;
+    }
+    if (state == State.OPEN && budget <= 0) {
+      transport.again(this);
+    }
+  }
+
+  private int heard(int count) {
+    if (count > 0) {
+      heardNs = transport.nowNs();
+      movedNs = heardNs;
+      received += count;
+    }
+    return count;
+  }
+
+  /** Takes the next frame, or reads a part of it; returns how many bytes were read or taken. */
+  private int readFrame(Wire over) throws IOException {
+    int needed = Frame.bytes(input);
+    if (needed >= 0 && input.remaining() >= needed) {
+      take(Frame.take(input));
+      return needed;
+    }
+    input.compact();
+    int missing = needed < 0 ? HEAD_READ_BYTES : Math.max(needed - input.position(), 1);
+    input.limit(Math.min(input.capacity(), input.position() + missing));
+    try {
+      return heard(over.read(input));
+    } finally {
+      input.flip();
+    }
+  }
+
+  private void take(Frame frame) throws FrameException {
+    MemorySegment into = listener.onFrame(this, frame);
+    if (state != State.OPEN || frame.payloadBytes() == 0) {
+      return;
+    }
+    payloadBytes = frame.payloadBytes();
+    payloadRead = 0;
+    crc.reset();
+    isDiscarded = into == null;
+    target = into == null ? null : into.asByteBuffer();
+    if (target != null && target.remaining() != payloadBytes) {
+      throw new FrameException(
+          "a block has " + payloadBytes + " bytes, expected " + target.remaining());
+    }
+  }
+
+  private int readPayload(Wire over) throws IOException {
+    ByteBuffer to = target;
+    int most = Math.min(CHUNK_BYTES, payloadBytes - payloadRead);
+    ByteBuffer chunk = to == null ? transport.scratch(most) : to.slice(payloadRead, most);
+    int count;
+    if (input.hasRemaining()) {
+      count = Math.min(most, input.remaining());
+      chunk.put(input.slice(input.position(), count));
+      input.position(input.position() + count);
+    } else {
+      count = heard(over.read(chunk));
+    }
+    if (count <= 0) {
+      return count;
+    }
+    if (to != null) {
+      crc.update(chunk.flip());
+    }
+    payloadRead += count;
+    if (payloadRead == payloadBytes) {
+      payloadBytes = 0;
+      target = null;
+      listener.onPayload(this, isDiscarded ? 0 : (int) crc.getValue(), !isDiscarded);
+    }
+    return count;
+  }
+
+  @Override
+  public void discard(Runnable released) {
+    target = null;
+    isDiscarded = true;
+    released.run();
+  }
+
+  // ---- what leaves
+
+  @Override
+  public void send(Frame frame, MemorySegment payload, Runnable done) {
+    if (state == State.CLOSED) {
+      return;
+    }
+    if (queue.size() >= FRAMES_QUEUED_MAX) {
+      transport.later(() -> close("the other side does not read its answers"));
+      return;
+    }
+    if (queue.isEmpty()) {
+      movedNs = transport.nowNs();
+    }
+    queue.add(
+        new Outgoing(
+            frame.encoded(), payload.byteSize() == 0 ? null : payload.asByteBuffer(), done));
+    transport.toWrite(this);
+  }
+
+  /** Writes what is queued, as far as the channel takes it. */
+  void write() {
+    Wire over = wire;
+    SelectionKey registered = key;
+    if (over == null || registered == null || state != State.OPEN) {
+      return;
+    }
+    try {
+      boolean isBlocked = !over.flush();
+      while (!isBlocked && !queue.isEmpty()) {
+        int buffers = gather();
+        long count = over.write(gathered, buffers);
+        if (count > 0) {
+          movedNs = transport.nowNs();
+          sent += count;
+        }
+        isBlocked = !finishSent();
+      }
+      isBlocked |= !over.flush();
+      if (state == State.OPEN && registered.isValid()) {
+        registered.interestOps(SelectionKey.OP_READ | (isBlocked ? SelectionKey.OP_WRITE : 0));
+      }
+    } catch (IOException e) {
+      close(words(e));
+    }
+  }
+
+  private int gather() {
+    int buffers = 0;
+    for (Outgoing one : queue) {
+      if (buffers + 2 > gathered.length) {
+        break;
+      }
+      if (one.head.hasRemaining()) {
+        gathered[buffers++] = one.head;
+      }
+      if (one.payload != null) {
+        gathered[buffers++] = one.payload;
+      }
+    }
+    return buffers;
+  }
+
+  /** Ends the frames that were sent; false if one was sent in part, so that the channel is full. */
+  private boolean finishSent() {
+    int gatheredFrames = BUFFERS_WRITTEN;
+    while (!queue.isEmpty() && gatheredFrames-- > 0) {
+      Outgoing first = queue.element();
+      if (!first.isSent()) {
+        return false;
+      }
+      queue.remove();
+      first.sent.run();
+    }
+    return true;
+  }
+
+  // ---- the end
+
+  @Override
+  public void close(String why) {
+    if (state == State.CLOSED) {
+      return;
+    }
+    Wire over = wire;
+    if (over != null && state != State.CONNECTING) {
+      over.end();
+    }
+    state = State.CLOSED;
+    target = null;
+    payloadBytes = 0;
+    queue.clear();
+    SocketChannel socket = channel;
+    if (socket != null) {
+      try {
+        socket.close();
+      } catch (IOException e) {
+        // Nothing uses the connection any more.
+      }
+    }
+    transport.forget(this);
+    listener.onClosed(this, why);
+  }
+
+  private static String words(IOException e) {
+    String message = e.getMessage();
+    return message == null || message.isEmpty() ? e.getClass().getSimpleName() : message;
+  }
+
+  // ---- what is known of it
+
+  @Override
+  public String address() {
+    return address;
+  }
+
+  @Override
+  public int queued() {
+    return queue.size();
+  }
+
+  @Override
+  public long movedNs() {
+    return movedNs;
+  }
+
+  @Override
+  public long heardNs() {
+    return heardNs;
+  }
+
+  @Override
+  public long bytesReceived() {
+    return received;
+  }
+
+  @Override
+  public long bytesSent() {
+    return sent;
+  }
+}

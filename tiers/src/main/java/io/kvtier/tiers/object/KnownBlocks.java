@@ -1,0 +1,42 @@
+package io.kvtier.tiers.object;
+
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What is known of the blocks of a source, and how the source is asked about others. An answer may
+ * be out of date as soon as it is known. Used by the index's thread, which never waits.
+ */
+public interface KnownBlocks {
+  /** Whether the source has a block, as far as is known. */
+  Presence lookup(ObjectKey key);
+
+  /** The block was read. */
+  void present(ObjectKey key);
+
+  /** The block was missing or damaged. */
+  void absent(ObjectKey key);
+
+  /** Nothing is known of the block any more. */
+  void forget(ObjectKey key);
+
+  /**
+   * Asks in the background whether the source has a block, unless the answer is known or under way.
+   * The answer is UNKNOWN if the source does not answer in time.
+   *
+   * @param name of the block's object, as {@link ObjectNames#ofBlock} makes it
+   * @param whenFound called on any thread; at once if the answer is known
+   * @return false if too many questions wait: there will be no answer
+   */
+  boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound);
+
+  /** All questions of a round have been asked. */
+  default void endRound() {}
+
+  /** The most questions that are under way. */
+  int probesMax();
+
+  /** Whether the source has not answered for a while. */
+  boolean isSilent();
+}
