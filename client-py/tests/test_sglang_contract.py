@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,16 +79,20 @@ class StorageDriver(SglangDriver):
         each = HEADS // wanted.ranks
         self._pools = [Pool("page_first", PAGES, each, rank * each) for rank in range(wanted.ranks)]
         self._storages: list[KvtierStorage] = []
+        self._said: Any = None
         for rank, pool in enumerate(self._pools):
             storage = Weights().make(config(settings_of(wanted), tp_rank=rank, tp_size=wanted.ranks))
             self._storages.append(storage)
             storage.register_mem_pool_host(pool)
 
+    def wish(self, wishes: dict[str, Any]) -> None:
+        self._said = SimpleNamespace(prefix_keys=None, extra_info={"kvtier": wishes})
+
     def _pages(self) -> Any:
         return self._storages[0]._pages
 
     def find(self, prompt: Sequence[int]) -> int:
-        pages = min(one.batch_exists(self._keys(prompt)) for one in self._storages)
+        pages = min(one.batch_exists(self._keys(prompt), self._said) for one in self._storages)
         self._found[tuple(prompt)] = pages
         return pages * PAGE_TOKENS
 
@@ -95,20 +100,21 @@ class StorageDriver(SglangDriver):
         self.find(prompt) if tuple(prompt) not in self._found else None
         keys = self._keys(prompt)
         found = self._found.pop(tuple(prompt))
-        pages = min(self._loaded(storage, pool, keys[:found]) for storage, pool in zip(self._storages, self._pools, strict=True))
+        said, self._said = self._said, None
+        pages = min(self._loaded(storage, pool, keys[:found], said) for storage, pool in zip(self._storages, self._pools, strict=True))
         for pool in self._pools:
             for page in range(pages):
                 assert pool.is_page(page, self._seed(prompt, page)), f"wrong bytes in page {page}"
             for page in range(pages, len(keys)):
                 pool.fill(page, self._seed(prompt, page))
         for storage, pool in zip(self._storages, self._pools, strict=True):
-            storage.batch_set_v1(keys[pages:], pool.indices(list(range(pages, len(keys)))))
+            storage.batch_set_v1(keys[pages:], pool.indices(list(range(pages, len(keys)))), said)
         return pages * PAGE_TOKENS
 
     @staticmethod
-    def _loaded(storage: KvtierStorage, pool: Pool, keys: list[str]) -> int:
+    def _loaded(storage: KvtierStorage, pool: Pool, keys: list[str], said: Any) -> int:
         """As SGLang counts: up to the first page that did not come."""
-        told = storage.batch_get_v1(keys, pool.indices(list(range(len(keys)))))
+        told = storage.batch_get_v1(keys, pool.indices(list(range(len(keys)))), said)
         return next((page for page, is_there in enumerate(told) if not is_there), len(keys))
 
     def lose(self, rank: int, block: int) -> None:
@@ -211,6 +217,8 @@ class SglangContract(AdapterContract):
 
 
 class TestStorage(SglangContract):
+    HAS_WISHES = True
+
     def make(self, wanted: Wanted) -> Driver:
         self._configure(wanted)
         return StorageDriver(wanted)

@@ -35,12 +35,20 @@ class VllmDriver(Driver):
     def __init__(self, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = self._made(wanted, monkeypatch)
         self._begun: dict[tuple[int, ...], Any] = {}
+        self._wishes: dict[str, Any] | None = None
 
     def _made(self, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> Any:
         return Engine(made_config(wanted), monkeypatch, ranks=wanted.ranks)
 
     def _request(self, prompt: Sequence[int]) -> Any:
-        return Request(f"request-{next(_numbers)}", prompt)
+        return self._wishing(Request(f"request-{next(_numbers)}", prompt))
+
+    def _wishing(self, request: Any) -> Any:
+        request.kv_transfer_params, self._wishes = {"kvtier": self._wishes, "do_remote_prefill": False}, None
+        return request
+
+    def wish(self, wishes: dict[str, Any]) -> None:
+        self._wishes = wishes
 
     def find(self, prompt: Sequence[int]) -> int:
         request = self._begun[tuple(prompt)] = self._request(prompt)
@@ -101,7 +109,7 @@ class HybridDriver(VllmDriver):
         return HybridEngine(made_config(wanted), monkeypatch, groups=specs()[:2])
 
     def _request(self, prompt: Sequence[int]) -> Any:
-        return HybridRequest(f"request-{next(_numbers)}", prompt)
+        return self._wishing(HybridRequest(f"request-{next(_numbers)}", prompt))
 
     def _lost(self) -> int:
         return 0
@@ -113,6 +121,7 @@ class HybridDriver(VllmDriver):
 class TestVllm(AdapterContract):
     RANKS = 2
     POOLS = 2
+    HAS_WISHES = True
 
     @pytest.fixture(autouse=True)
     def _begin(self, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -124,6 +124,8 @@ class Request:
         self.block_ids: list[int] = []
         self.state = "waiting"
         self.external_tokens = 0
+        self.kv_transfer_params: dict[str, Any] | None = None
+        self.sampling_params = SimpleNamespace(extra_args=None)
 
     @property
     def num_tokens(self) -> int:

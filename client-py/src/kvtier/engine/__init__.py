@@ -2,7 +2,8 @@
 
 A connector has these parts: an `Identity` makes the namespaces of its blocks. `Pools` registers the memory of each rank. A search says
 what there is of a request and holds it: `Search` for who waits, `Searches` for an engine that asks in each step. `Transfers` copies
-blocks. A `Guard` judges the daemon. `PrefillSpeed` and `Savings` know what loads are worth. `kvtier.engine.testing` has the contract that
+blocks. A `Guard` judges the daemon. `PrefillSpeed` and `Savings` know what loads are worth. A `WishReader` reads what requests ask for,
+and a `Retainer` keeps blocks for them. `kvtier.engine.testing` has the contract that
 each connector keeps.
 """
 
@@ -15,12 +16,14 @@ from kvtier.engine.guard import Guard
 from kvtier.engine.identity import Identity, Named, Place, PoolText, Texts, Weights, refuse
 from kvtier.engine.keys import Keys, Prefix, Sought, hash_bytes
 from kvtier.engine.pools import Pool, Pools
+from kvtier.engine.retainer import Retainer
 from kvtier.engine.savings import Savings, TypicalSpeed
 from kvtier.engine.search import Searches
 from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.transfers import STORED, Load, Store, Transfer, Transfers, usable_tokens
 from kvtier.engine.units import Units
+from kvtier.engine.wishes import Wishes, WishReader
 
 __all__ = [
     "ALL",
@@ -43,6 +46,7 @@ __all__ = [
     "Pools",
     "PrefillSpeed",
     "Prefix",
+    "Retainer",
     "Rule",
     "Savings",
     "Search",
@@ -56,6 +60,8 @@ __all__ = [
     "TypicalSpeed",
     "Units",
     "Weights",
+    "WishReader",
+    "Wishes",
     "chunk",
     "hash_bytes",
     "joined",

@@ -11,6 +11,8 @@ from kvtier._protocol import Status
 _PAUSE_S = 1.0
 """how long nothing is asked after a daemon did not answer in time"""
 _TEXTS_MAX = 64
+_AGAIN_S = 60.0
+"""how often a kind of trouble is told of that requests can cause"""
 
 
 class Guard:
@@ -31,6 +33,8 @@ class Guard:
         self._refusal = refusal
         self._paused_until_s = 0.0
         self._told: set[str] = set()
+        self._told_s: dict[str, float] = {}
+        """by kind of trouble, when it was told of last"""
         self._lock = threading.Lock()
         self.is_refused = False
         """whether the daemon has the namespace with other properties, so that nothing can be loaded or stored"""
@@ -61,4 +65,17 @@ class Guard:
             if text in self._told or len(self._told) >= _TEXTS_MAX:
                 return
             self._told.add(text)
+        self._log.warning("kvtier: %s", text)
+
+    def tell_at_times(self, kind: str, text: str) -> None:
+        """Logs a warning, once a minute for each kind at most: its text may have what a request says.
+
+        Args:
+            kind: one of a few.
+        """
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s - self._told_s.get(kind, -_AGAIN_S) < _AGAIN_S:
+                return
+            self._told_s[kind] = now_s
         self._log.warning("kvtier: %s", text)

@@ -1,7 +1,8 @@
 """Searches: lookups for requests, their answers, and leases on the blocks that will be loaded."""
 
+import sys
 import time
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -30,6 +31,10 @@ _HOLD_SPARE_S = 5.0
 _HOLD_S_MIN = 0.01
 _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
+
+
+def _no_limit(request: Sought) -> int:
+    return sys.maxsize
 
 
 class _Search:
@@ -93,6 +98,7 @@ class Searches:
         guard: Guard,
         speed: PrefillSpeed,
         working: Sized,
+        tokens_max: Callable[[Sought], int] = _no_limit,
     ) -> None:
         """
         Args:
@@ -103,6 +109,7 @@ class Searches:
             guard: judges what the daemon answers; its counters count the lookups.
             speed: how fast the engine computes what it does not load.
             working: the requests that the engine works on; while it has none, an answer is waited for longer.
+            tokens_max: of a request, only blocks of so many tokens from the first are looked for.
         """
         self._polled = polled
         self._groups = list(groups)
@@ -112,6 +119,7 @@ class Searches:
         self._guard = guard
         self._speed = speed
         self._working = working
+        self._tokens_max = tokens_max
         self._observed = guard.observed
         self._by_request: dict[str, _Search] = {}
 
@@ -204,7 +212,7 @@ class Searches:
         tokens = self.units.tokens
         if self._keys.salt(request) is None:
             return 0
-        limit = self.units.limit(request)
+        limit = min(self.units.limit(request), self._tokens_max(request) // tokens)
         # The last token is computed in any case: for it alone its block is not worth a load.
         if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
             return 0

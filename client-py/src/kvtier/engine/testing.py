@@ -135,6 +135,10 @@ class Driver(ABC):
         """Has one rank alone fail to load a block, by its place, of the next prompt that is served. Only where an engine has ranks."""
         raise NotImplementedError
 
+    def wish(self, wishes: dict[str, Any]) -> None:
+        """Has the next request that is served say these wishes (`kvtier.engine.wishes`). Only where requests of the engine can."""
+        raise NotImplementedError
+
     def rest(self) -> None:
         """Lets the engine do what it does while it has no request."""
         return
@@ -151,6 +155,8 @@ class AdapterContract:
     """how many ranks `make` can make"""
     POOLS = 1
     """how many pools"""
+    HAS_WISHES = False
+    """whether requests can say what they ask of the cache"""
 
     def make(self, wanted: Wanted) -> Driver:
         """An engine with the connector under test.
@@ -387,6 +393,66 @@ class AdapterContract:
             self._delete(first, prompt, pool, 0, count - 1)
             second.serve(prompt)
             self._rests(second)
+
+    # ---- what a request asks for ----
+
+    def test_requestThatIsNotToBeStored_isNotFound(self) -> None:
+        engine, prompt = self._wishing({"store": False})
+        self._is(engine.serve(prompt), 0)
+        self._is(self._engine().serve(prompt), 0)
+
+    def test_requestThatIsNotToBeLoaded_isComputed(self) -> None:
+        self._engine().serve(self._prompt())
+        engine, prompt = self._wishing({"load": False})
+        self._is(engine.serve(prompt), 0)
+        self._is(engine.serve(prompt), self._whole(engine, prompt))
+
+    def test_requestWithALimit_loadsNoMore(self) -> None:
+        self._engine().serve(self._prompt())
+        engine, prompt = self._wishing({})
+        for tokens in (0, 2 * engine.unit_tokens + 1, 10**9):
+            engine.wish({"load_max_tokens": tokens})
+            self._is(engine.serve(prompt), min(tokens // engine.unit_tokens * engine.unit_tokens, self._whole(engine, prompt)))
+            self._rests(engine)
+
+    def test_requestWithALimit_ofSeveralPools_isRestoredAtThatLength(self) -> None:
+        self._needs(pools=2)
+        self._engine(pools=2).serve(self._prompt())
+        engine, prompt = self._wishing({}, pools=2)
+        engine.wish({"load_max_tokens": 3 * engine.unit_tokens + 1})
+        self._is(engine.serve(prompt), 3 * engine.unit_tokens)
+        self._rests(engine)
+
+    def test_requestThatIsToBeKept_isRetained(self) -> None:
+        engine, prompt = self._wishing({"keep_s": 300})
+        engine.serve(prompt)
+        part = engine.parts(prompt)[0][0]
+        with Client(self.daemon.socket_path, timeout=PATIENCE_S) as client:
+
+            def is_kept() -> bool:
+                engine.rest()
+                return bool(client.stats()["retained"]["blocks"] >= len(part.keys))
+
+            _until(is_kept, "the blocks are retained")
+            namespace = client.namespace(part.name, block_bytes=part.block_bytes, **part.properties)
+            _expect(set(namespace.retain(part.keys, 0).statuses) == {Status.OK}, "blocks that were to be kept are not there")
+            _until(lambda: client.stats()["retained"]["blocks"] < len(part.keys), "the retentions end")
+
+    def test_wishesWithoutSense_areIgnored_andToldOnce(self) -> None:
+        self._engine().serve(self._prompt())
+        engine, prompt = self._wishing({})
+        with _Lines() as lines:
+            for _ in range(3):
+                engine.wish({"store": "no", "keep_s": -1, "priority": 9, "colour": "blue", "load": True})
+                self._is(engine.serve(prompt), self._whole(engine, prompt))
+        _expect(len(lines.texts) == 4, f"4 wishes without sense were told of in {len(lines.texts)} lines: {lines.texts}")
+
+    def _wishing(self, wishes: dict[str, Any], pools: int = 1) -> tuple[Driver, list[int]]:
+        if not self.HAS_WISHES:
+            raise unittest.SkipTest("requests of this engine say nothing to its cache")
+        engine = self._engine(pools=pools)
+        engine.wish(wishes)
+        return engine, self._prompt()
 
     # ---- how tests ask ----
 

@@ -54,6 +54,8 @@ class Transfer:
     """what is kept with the blocks for KV events"""
     group: int = 0
     """the number of the group, or pool, whose blocks they are"""
+    importance: int = 1
+    """of the blocks of a store to the daemon's policies, 0 to 3"""
 
 
 class Copies(Protocol):
@@ -278,6 +280,7 @@ class Transfers:
             return region.put(
                 transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
                 parent=transfer.parent, depth=transfer.depth, annotations=transfer.annotations if self._annotates else None,
+                importance=transfer.importance,
             )  # fmt: skip
         except Exception as error:
             # An engine goes on whatever its cache does; what is wrong here is told once.

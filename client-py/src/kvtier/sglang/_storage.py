@@ -12,6 +12,7 @@ from kvtier.client import Namespace
 from kvtier.engine.identity import Named, Texts
 from kvtier.engine.settings import Settings
 from kvtier.engine.transfers import STORED, Transfer
+from kvtier.engine.wishes import Wishes, WishReader
 from kvtier.sglang import _engine
 from kvtier.sglang._engine import Model, Pool, Seat
 from kvtier.sglang._memory import memory_of, page_ids
@@ -47,6 +48,7 @@ class KvtierStorage(HiCacheStorage):
         model = Model(seat, str(storage_config.model_name or ""), args)
         self._pages = Pages(self._settings, seat, model, _TEXTS, seat.unserved(args))
         self._guard = self._pages.guard
+        self._wish_reader = WishReader(self._guard)
         self._sides: dict[str, _Side] = {}
 
     @property
@@ -99,7 +101,10 @@ class KvtierStorage(HiCacheStorage):
 
     def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
         """How many of these pages, from the first, can be read."""
-        return self._pages.found(keys)
+        wishes = self._wishes_of(extra_info)
+        if not wishes.load or not self._pages.is_open:
+            return 0
+        return min(self._pages.found(keys), wishes.load_max_tokens // self._pages.page_tokens)
 
     def batch_get_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
         """Reads pages to these places of the host pool; for each whether it is there now."""
@@ -115,20 +120,41 @@ class KvtierStorage(HiCacheStorage):
         allowed = self._settings.store != "none" if is_store else self._settings.load
         if transfers is None or not keys or not allowed or not self._guard.may_ask():
             return nothing
+        wishes = self._wishes_of(extra_info)
+        if not (wishes.store if is_store else wishes.load):
+            return nothing
         try:
             before = list(getattr(extra_info, "prefix_keys", None) or ())
             salted = self._pages.salted([*before[-1:], *keys])
             parent = salted[0] if before else None
             transfer = Transfer("", salted[len(before[-1:]) :], list(page_ids(host_indices, self._pages.page_tokens)), len(before), parent)
             if is_store:
+                transfer.importance = wishes.priority
                 statuses = transfers.put(transfer)
+                self._keep(transfer, wishes)
                 self._guard.judge([one for one in statuses if one is Status.NAMESPACE_MISMATCH])
                 return [status in STORED for status in statuses]
-            return [status is Status.OK for status in transfers.get([transfer])]
+            came = [status is Status.OK for status in transfers.get([transfer])]
+            self._keep(transfer, wishes)
+            return came
         except Exception as error:
             # An engine goes on whatever its cache does.
             self._guard.tell(f"cannot {'store' if is_store else 'load'} pages: {error!r}")
             return nothing
+
+    # ---- what requests ask for ----
+
+    def _wishes_of(self, extra_info: Any) -> Wishes:
+        """SGLang itself passes nothing of its requests on; a caller that fills ``extra_info`` does."""
+        return self._wish_reader.of(getattr(extra_info, "extra_info", None))
+
+    def _keep(self, transfer: Transfer, wishes: Wishes) -> None:
+        pools = self._pages.pools
+        if not wishes.keep_s or pools is None:
+            return
+        kept = pools[0].namespace.retain(transfer.keys, wishes.keep_s, timeout=self._settings.lookup_s_max)
+        if kept.reason:
+            self._guard.tell_at_times("retain", f"pages of a request are not kept as long as it asks for: {kept.reason}")
 
     # ---- several pools ----
 
@@ -180,6 +206,9 @@ class KvtierStorage(HiCacheStorage):
         side = self._sides.get(str(transfer.name))
         allowed = self._settings.store != "none" if is_store else self._settings.load
         if side is None or not keys or not allowed or not self._guard.may_ask() or transfer.host_indices is None:
+            return [False] * len(keys)
+        wishes = self._wishes_of(extra_info)
+        if not (wishes.store if is_store else wishes.load):
             return [False] * len(keys)
         try:
             return (side.store if is_store else side.load)(self._pages.salted(keys), transfer.host_indices)

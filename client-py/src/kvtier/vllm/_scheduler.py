@@ -14,10 +14,12 @@ from kvtier.engine.epochs import Epochs
 from kvtier.engine.found import Found
 from kvtier.engine.groups import Group, is_plain, leading
 from kvtier.engine.guard import Guard
+from kvtier.engine.retainer import Retainer
 from kvtier.engine.savings import DECODE_TOKENS_MAX, LAST_REPORT_S, STEP_TOKENS_MIN, Savings
 from kvtier.engine.search import Searches
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.transfers import Transfer
+from kvtier.engine.wishes import Wishes, WishReader
 from kvtier.vllm._keys import Keys
 from kvtier.vllm._namespace import TEXTS
 from kvtier.vllm._resets import Resets
@@ -100,15 +102,20 @@ class Scheduler:
         self._guard = Guard(_log, TEXTS.mismatch("the daemon has this namespace with other properties"))
         self.observed = self._guard.observed
         self._keys = Keys(self._epochs)
-        self._searches = Searches(polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests)
+        self._searches = Searches(
+            polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests,
+            lambda request: self._wishes_of(request).load_max_tokens,
+        )  # fmt: skip
         self._stores = Stores(groups, self._keys, extra_keys, settings.annotate)
+        self._wish_reader = WishReader(self._guard)
+        self._retainer = Retainer(polled, groups, self._guard, settings.lookup_s_max)
 
     # ---- which blocks can be loaded ----
 
     def arrived(self, request: Any) -> None:
         """A request has come: what there is of it is known when it is scheduled, and does not hold up its step."""
         self._notice_reset()
-        if not self._is_unsettled():
+        if not self._is_unsettled() and self._wishes_of(request).load:
             self._searches.begin(request)
 
     def matched(self, request: Any, computed_tokens: int) -> int | None:
@@ -124,13 +131,17 @@ class Scheduler:
         if self._awaits_weights(request, first, computed_tokens):
             return None
         self._searches.poll(request_id)
-        may_load = not self._is_unsettled() and self._searches.may_look()
+        may_load = self._wishes_of(request).load and not self._is_unsettled() and self._searches.may_look()
         if not may_load or computed_tokens % tokens or not self._searches.limit(request, first):
             self._tracked(request).known = self._searches.found(request_id)
             self._searches.drop(request_id)
             return 0
         run = self._searches.matched(request, first)
         return None if run is None else run * tokens
+
+    def _wishes_of(self, request: Any) -> Wishes:
+        tracked = self._requests.get(request.request_id)
+        return self._wish_reader.of(*_said_by(request)) if tracked is None else tracked.wishes
 
     def had(self, request: Any, computed_tokens: int) -> None:
         """So many tokens of a request the engine has itself, before any connector loads what is behind them."""
@@ -180,7 +191,8 @@ class Scheduler:
     def _tracked(self, request: Any) -> Tracked:
         tracked = self._requests.get(request.request_id)
         if tracked is None:
-            tracked = self._requests[request.request_id] = Tracked(request, self._settings.store, len(self._groups))
+            wishes = self._wish_reader.of(*_said_by(request))
+            tracked = self._requests[request.request_id] = Tracked(request, self._settings.store, len(self._groups), wishes)
         return tracked
 
     def plan(self, output: Any) -> Plan:
@@ -322,6 +334,8 @@ class Scheduler:
 
     def stores_ended(self, count: int) -> None:
         self._stores_under_way = max(0, self._stores_under_way - count)
+        if count:
+            self._retainer.stored()
 
     def finished(self, request: Any, block_ids: Sequence[Sequence[int]]) -> None:
         """The engine is done with a request, which has these blocks until now. What is being loaded for it stays held until it
@@ -341,6 +355,12 @@ class Scheduler:
             for group, blocks, ids in zip(self._groups, tracked.blocks, block_ids, strict=True)
         ):
             self._late += self._stores.of(tracked, computed)
+        if tracked.wishes.keep_s and self._may_store() and self._keys.salt(request) is not None:
+            self._retainer.keep([self._whole_blocks(request, group, computed) for group in self._groups], tracked.wishes.keep_s)
+
+    def _whole_blocks(self, request: Any, group: Group, tokens: int) -> list[bytes]:
+        """The keys of a group's blocks that are whole when so many tokens from the first are computed."""
+        return self._keys.of(request, group, 0, min(tokens // group.block_tokens, len(request.block_hashes) // group.block_hashes))
 
     # ---- other weights ----
 
@@ -427,3 +447,8 @@ def _written_between_requests(output: Any) -> list[int]:
     """Blocks that the engine writes to in this step, beside those that it gave to requests: it clears or copies them."""
     copies = getattr(output, "kv_cache_block_copies", None) or ()
     return [*(getattr(output, "new_block_ids_to_zero", None) or ()), *(one.dst_block_id for one in copies)]
+
+
+def _said_by(request: Any) -> tuple[object, object]:
+    """Where a request may say what it asks of the cache: what it tells connectors, and the further arguments of its sampling."""
+    return getattr(request, "kv_transfer_params", None), getattr(getattr(request, "sampling_params", None), "extra_args", None)

@@ -104,7 +104,7 @@ class Stores:
         parent = keys.pop(0) if begin else None
         is_annotated = self._annotates and group.number == self._annotated
         annotations = self._annotations(request, group, begin, keys, parent) if is_annotated else None
-        return Transfer(request.request_id, keys, list(ids), begin, parent, annotations, group.number)
+        return Transfer(request.request_id, keys, list(ids), begin, parent, annotations, group.number, tracked.wishes.priority)
 
     def _annotations(
         self, request: Any, group: Group, begin: int, keys: list[bytes], parent: bytes | None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvtier.engine.groups import Group
+from kvtier.engine.wishes import USUAL, Wishes
 
 
 class Blocks:
@@ -24,19 +25,21 @@ class Tracked:
 
     __slots__ = (
         "asked_s", "blocks", "computed_tokens_max", "had_tokens", "known", "loaded_tokens", "planned_tokens", "prompt_tokens", "request",
-        "stored_tokens_max", "was_loaded", "was_planned",
+        "stored_tokens_max", "was_loaded", "was_planned", "wishes",
     )  # fmt: skip
 
-    def __init__(self, request: Any, store: str, groups: int) -> None:
+    def __init__(self, request: Any, store: str, groups: int, wishes: Wishes = USUAL) -> None:
         """`store`: as `Settings` have it."""
         self.request = request
+        self.wishes = wishes
         self.prompt_tokens = int(request.num_prompt_tokens)
         self.computed_tokens_max = self.prompt_tokens + int(request.max_tokens) - 1
         """nobody computes the last token that is generated"""
         # A prompt that comes in parts: the next one takes the place of the last token that was generated before it, and vLLM
         # 0.24 keeps the hash of the block that ended with that.
         only_prompt = store == "prompt" or getattr(request, "resumable", False)
-        self.stored_tokens_max = 0 if store == "none" else self.prompt_tokens if only_prompt else sys.maxsize
+        may_store = store != "none" and wishes.store
+        self.stored_tokens_max = 0 if not may_store else self.prompt_tokens if only_prompt else sys.maxsize
         """of its tokens only so many from the first are stored"""
         self.asked_s: float | None = None
         """since when it waits to be told which weights the engine has; None: it does not"""
