@@ -48,11 +48,9 @@ public final class SimulatedNetwork {
    * @param breaks the probability that a link breaks, for each step of a frame
    * @param echoes the probability that a frame of an earlier link comes again on a new one
    * @param pieces in how many steps a block arrives at least
+   * @param flips the probability that a byte of such a piece is damaged
    */
-  public record Faults(long delayNs, double breaks, double echoes, int pieces) {
-    /** A network that only takes time. */
-    public static final Faults NONE = new Faults(1_000, 0, 0, 1);
-  }
+  public record Faults(long delayNs, double breaks, double echoes, int pieces, double flips) {}
 
   private final LongSupplier clock;
   private final SplittableRandom random;
@@ -63,6 +61,9 @@ public final class SimulatedNetwork {
 
   /** A bug: memory counts as released at once, while bytes still arrive. */
   public boolean releasesEarly;
+
+  /** A bug: the checksum of what came is the one that the frame promised. */
+  public boolean believesChecksums;
 
   /** A bug: frames of earlier starts carry the incarnations of the present ones. */
   public boolean forgesIncarnations;
@@ -357,7 +358,8 @@ public final class SimulatedNetwork {
         }
         boolean isKept = !first.isDiscarded && first.target != null;
         if (state == State.OPEN) {
-          listener.onPayload(this, isKept ? (int) first.crc.getValue() : 0, isKept);
+          int checksum = believesChecksums ? first.frame.checksum() : (int) first.crc.getValue();
+          listener.onPayload(this, isKept ? checksum : 0, isKept);
         }
       }
       return 1;
@@ -404,11 +406,14 @@ public final class SimulatedNetwork {
       }
       long size = message.payload.byteSize();
       long piece = Math.min(size - message.moved, 1 + random.nextLong(1 + size / faults.pieces));
-      MemorySegment from = message.payload.asSlice(message.moved, piece);
-      message.crc.update(from.asByteBuffer());
+      byte[] moving = message.payload.asSlice(message.moved, piece).toArray(ValueLayout.JAVA_BYTE);
+      if (random.nextDouble() < faults.flips) {
+        moving[random.nextInt(moving.length)] ^= 1;
+      }
+      message.crc.update(moving);
       MemorySegment target = message.target;
       if (target != null && !(message.isDiscarded && released == null && !releasesEarly)) {
-        target.asSlice(message.moved, piece).copyFrom(from);
+        target.asSlice(message.moved, piece).copyFrom(MemorySegment.ofArray(moving));
       }
       message.moved += piece;
       if (message.isDiscarded && released != null && random.nextBoolean()) {

@@ -10,7 +10,9 @@ class SimulatedNetworkTest extends NodeTransportContract {
   Pair open(NodeLink.Listener acceptor) {
     SimulatedNetwork network =
         new SimulatedNetwork(
-            System::nanoTime, new SplittableRandom(7), new SimulatedNetwork.Faults(1_000, 0, 0, 3));
+            System::nanoTime,
+            new SplittableRandom(7),
+            new SimulatedNetwork.Faults(1_000, 0, 0, 3, 0));
     NodeAddress address = new NodeAddress("holder", 7076);
     SimulatedNetwork.Transport to = network.transport(address);
     to.accept(make -> {
