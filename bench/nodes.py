@@ -93,6 +93,8 @@ class Node:
             "ssd.bytes": 0,
             "http.enabled": "false",
             "nodes.name": NAMESPACES[which],
+            # A read that takes longer than usual must be slow, not failed.
+            "nodes.fetch_timeout": "30s",
         }
         command = process.command_of([str(PROGRAMS / "kvtierd")], self.socket, own | settings)
         self.daemon, _ = process.start(inside(which, command), folder / "daemon.log", Failed)
