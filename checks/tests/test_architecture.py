@@ -17,14 +17,14 @@ LIBRARIES = {
         "linux/amd64/libzstd-jni-1.5.7-6.so",
         "com/sun/jna/linux-x86-64/libjnidispatch.so",
         "jni/x86_64-Linux/libjffi-1.2.so",
-        "native/linux-x86_64/libkvtier_copy.so",
+        "native/linux-x86_64/libkvtier_core.so",
     },
     "arm64": {
         "linux/armv8/glibc/libaws-crt-jni.so",
         "linux/aarch64/libzstd-jni-1.5.7-6.so",
         "com/sun/jna/linux-aarch64/libjnidispatch.so",
         "jni/aarch64-Linux/libjffi-1.2.so",
-        "native/linux-aarch64/libkvtier_copy.so",
+        "native/linux-aarch64/libkvtier_core.so",
     },
     "none": {"linux/armv8/musl/libaws-crt-jni.so", "darwin/aarch64/libzstd-jni-1.5.7-6.dylib", "jni/arm-Linux/libjffi-1.2.so"},
 }

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kvtier import _protocol as protocol
 from kvtier._core import Session, Slab, monotonic_ns
 from kvtier._daemon_user import expected_users, why_not
+from kvtier._encoding import PROPERTY, Encoding, encoding_of
 from kvtier._errors import InvalidArgument, SessionError, Unavailable, VersionMismatch
 from kvtier._protocol import Status
 
@@ -24,6 +25,9 @@ CLIENT_VERSION = "0.2.0"
 
 _PATH_BYTES_MAX = 107
 """of a Unix socket"""
+
+_VERSION_MINOR_ENCODED = 1
+"""daemons know encoded blocks from it on"""
 
 _CONNECT_AGAIN_NS = 5_000_000
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
@@ -52,6 +56,8 @@ class NamespaceProperties:
     name: str
     block_bytes: int
     text: bytes
+    encoding: Encoding | None = None
+    """how its blocks are encoded; None: they are not"""
 
 
 def namespace_properties(name: str, block_bytes: int, properties: dict[str, object]) -> NamespaceProperties:
@@ -59,7 +65,7 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
 
     Raises:
         InvalidArgument: a property holds a line feed or ``=`` in its name, or is an object without a text of its own,
-            or all are longer than the protocol allows.
+            or all are longer than the protocol allows; or ``encoding`` is none that blocks of this size can have.
         TypeError: the name is no text, or ``block_bytes`` no number.
     """
     if not isinstance(name, str):
@@ -81,7 +87,8 @@ def namespace_properties(name: str, block_bytes: int, properties: dict[str, obje
         raise TypeError(f"block_bytes is {block_bytes!r}; expected a number of bytes")
     if not 0 < block_bytes < 1 << 32:
         raise InvalidArgument(f"a block of {block_bytes} bytes: expected 1 to 4 GiB")
-    return NamespaceProperties(name, block_bytes, text)
+    encoding = encoding_of(lines[PROPERTY], block_bytes) if PROPERTY in lines else None
+    return NamespaceProperties(name, block_bytes, text, encoding)
 
 
 class Link:
@@ -95,8 +102,11 @@ class Link:
         slab_count: int,
         daemon: str,
         words: Slab | None = None,
+        encodes: bool = True,
     ) -> None:
         self.session = session
+        self.encodes = encodes
+        """whether the daemon knows encoded blocks"""
         self.words = words
         """the page of the session's memory with the words that count layers, mapped once more: a GPU may look at it for longer
         than the session lasts"""
@@ -461,7 +471,7 @@ def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, pat
         words = Slab(memory, protocol.SESSION_HEADER_BYTES, True)
     except (OSError, SessionError) as error:
         raise Unavailable(f"the session's memory from {path} cannot be used: {error}") from error
-    return Link(session, channel, slab_bytes, slab_count, text, words)
+    return Link(session, channel, slab_bytes, slab_count, text, words, (version & 0xFFFF) >= _VERSION_MINOR_ENCODED)
 
 
 def _version_text(version: int) -> str:

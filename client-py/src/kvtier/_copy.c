@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "_crc32c.h"
+#include "_exact.h"
 #include "_tensors.h"
 
 typedef struct {
@@ -12,8 +13,16 @@ typedef struct {
   PyObject *slab;
   uint32_t crc32c;
   int verify;
+  int is_encoded; /* in the slab */
   uint16_t status;
 } Copy;
+
+/* How blocks of a namespace are encoded. */
+typedef struct {
+  size_t elements; /* of a granule; 0: they are not */
+  size_t granules;
+  uint64_t block_bytes; /* of an encoded block */
+} Encoding;
 
 /* The blocks of one completion and the caller's memory for them: one buffer for all, one for each, or tensors. */
 typedef struct {
@@ -21,6 +30,8 @@ typedef struct {
   Py_ssize_t count;
   Py_ssize_t first;
   const Tensors *tensors;
+  Encoding encoding;
+  uint8_t *raw; /* a block on its way between tensors and an encoded slot */
   Py_buffer *buffers;
   Py_ssize_t buffer_count;
 } Batch;
@@ -34,6 +45,7 @@ static void batch_release(Batch *batch) {
   }
   free(batch->buffers);
   free(batch->copies);
+  free(batch->raw);
 }
 
 /* The buffer protocol's own words for read-only memory name neither the block nor what to give instead. */
@@ -157,11 +169,30 @@ PyObject *core_check_memory(PyObject *module, PyObject *arguments) {
   return PyLong_FromSsize_t(-1);
 }
 
+static int encoding_prepare(Encoding *encoding, uint64_t block_bytes, Py_ssize_t elements) {
+  size_t bytes = elements > 0 ? kvtier_exact_granule_bytes((size_t)elements) : 0;
+  if (elements == 0) {
+    return 0;
+  }
+  if (bytes == 0 || block_bytes % (2 * (uint64_t)elements) != 0) {
+    PyErr_Format(invalid_argument, "no block of %llu bytes has granules of %zd elements", (unsigned long long)block_bytes,
+        elements);
+    return -1;
+  }
+  encoding->elements = (size_t)elements;
+  encoding->granules = (size_t)(block_bytes / (2 * (uint64_t)elements));
+  encoding->block_bytes = encoding->granules * bytes;
+  return 0;
+}
+
 /* Checks each granted block against its slab and pairs it with the caller's memory. */
 static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize_t first, PyObject *memory,
-    uint64_t block_bytes, int into_slab) {
+    uint64_t block_bytes, Py_ssize_t elements, int into_slab) {
   char *results;
   memset(batch, 0, sizeof *batch);
+  if (encoding_prepare(&batch->encoding, block_bytes, elements) < 0) {
+    return -1;
+  }
   if (results_of(body, KVTIER_COMPLETION_LONG_RESULT_BYTES, &results, &batch->count) < 0) {
     return -1;
   }
@@ -178,7 +209,9 @@ static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize
   }
   batch->copies = calloc((size_t)batch->count + 1, sizeof *batch->copies);
   batch->buffers = calloc((size_t)batch->count + 1, sizeof *batch->buffers);
-  if (batch->copies == NULL || batch->buffers == NULL) {
+  int has_raw = batch->tensors != NULL && elements != 0;
+  batch->raw = has_raw ? malloc((size_t)block_bytes) : NULL;
+  if (batch->copies == NULL || batch->buffers == NULL || (has_raw && batch->raw == NULL)) {
     PyErr_NoMemory();
     return -1;
   }
@@ -210,11 +243,13 @@ static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize
       last_index = result.slab;
     }
     Slab *slab = (Slab *)last;
-    if (result.length != block_bytes || result.offset > slab->bytes || slab->bytes - result.offset < result.length
+    copy->is_encoded = (result.flags & KVTIER_COMPLETION_BLOCK_FLAG_ENCODED) != 0;
+    uint64_t stored_bytes = copy->is_encoded ? batch->encoding.block_bytes : block_bytes;
+    if (result.length != stored_bytes || result.offset > slab->bytes || slab->bytes - result.offset < result.length
         || (into_slab && !slab->writable)) {
       PyErr_Format(session_error, "block of %u bytes at offset %llu of slab %u of %llu bytes, expected %llu bytes",
           result.length, (unsigned long long)result.offset, result.slab, (unsigned long long)slab->bytes,
-          (unsigned long long)block_bytes);
+          (unsigned long long)stored_bytes);
       return -1;
     }
     uint8_t *ours = NULL;
@@ -242,7 +277,35 @@ static PyObject *batch_statuses(const Batch *batch) {
   return list;
 }
 
-/* gather(session, slabs, body, first, into, block_bytes, lease_end_ns, verify_all) -> statuses */
+/* Decodes a block; 0: it is damaged. */
+static int decode_block(const Batch *batch, Py_ssize_t index, int verify) {
+  const Copy *copy = &batch->copies[index];
+  const Encoding *encoding = &batch->encoding;
+  uint8_t *to = batch->tensors == NULL ? copy->destination : batch->raw;
+  uint32_t crc = 0;
+  if (kvtier_exact_decode(verify ? &crc : NULL, to, copy->source, encoding->granules, encoding->elements)
+          != encoding->granules
+      || (verify && crc != copy->crc32c)) {
+    return 0;
+  }
+  return batch->tensors == NULL || tensors_from_slot(batch->tensors, batch->first + index, to, NULL);
+}
+
+/* Encodes a block into its slot; 0: it does not fit. */
+static int encode_block(Batch *batch, Py_ssize_t index) {
+  Copy *copy = &batch->copies[index];
+  const Encoding *encoding = &batch->encoding;
+  const uint8_t *from = copy->source;
+  if (batch->tensors != NULL) {
+    tensors_into_slot(batch->tensors, batch->first + index, batch->raw);
+    from = batch->raw;
+  }
+  return kvtier_exact_encode(&copy->crc32c, copy->destination, from, encoding->granules, encoding->elements)
+      == encoding->granules;
+}
+
+/* gather(session, slabs, body, first, into, block_bytes, lease_end_ns, verify_all[, elements of an encoded granule]) ->
+ * statuses */
 PyObject *core_gather(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *session;
@@ -253,13 +316,14 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
   unsigned long long block_bytes;
   long long lease_end_ns;
   int verify_all;
-  if (!PyArg_ParseTuple(arguments, "O!O!O!nOKLp", session_type, &session, &PyDict_Type, &slabs, &PyBytes_Type, &body,
-          &first, &into, &block_bytes, &lease_end_ns, &verify_all)) {
+  Py_ssize_t elements = 0;
+  if (!PyArg_ParseTuple(arguments, "O!O!O!nOKLp|n", session_type, &session, &PyDict_Type, &slabs, &PyBytes_Type, &body,
+          &first, &into, &block_bytes, &lease_end_ns, &verify_all, &elements)) {
     return NULL;
   }
   Batch batch;
   PyObject *list = NULL;
-  if (batch_prepare(&batch, slabs, body, first, into, block_bytes, 0) == 0) {
+  if (batch_prepare(&batch, slabs, body, first, into, block_bytes, elements, 0) == 0) {
     Py_BEGIN_ALLOW_THREADS;
     for (Py_ssize_t i = 0; i < batch.count; i++) {
       Copy *copy = &batch.copies[i];
@@ -268,7 +332,9 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
       }
       int matches = 1;
       int verify = copy->verify || verify_all;
-      if (batch.tensors != NULL) {
+      if (copy->is_encoded) {
+        matches = decode_block(&batch, i, verify);
+      } else if (batch.tensors != NULL) {
         const uint32_t *expected = verify ? &copy->crc32c : NULL;
         matches = tensors_from_slot(batch.tensors, batch.first + i, copy->source, expected);
       } else if (verify) {
@@ -321,7 +387,7 @@ static void note_speed(Session *self, uint64_t bytes, int64_t ns) {
   atomic_store_explicit(&self->announce_bytes, (uint32_t)next, memory_order_relaxed);
 }
 
-/* Copies all blocks into their slots. Somebody may wait for the commit that follows: then `announced` is the session,
+/* Copies all blocks into their slots. A block that does not fit its encoded slot is TOO_LARGE. Somebody may wait for the commit that follows: then `announced` is the session,
  * and its daemon shall be awake by then. */
 static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
   uint64_t ahead = announced == NULL ? 0 : announce_bytes(announced);
@@ -330,7 +396,8 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
   for (Py_ssize_t i = 0; i < batch->count; i++) {
     written += batch->copies[i].slab != NULL;
   }
-  uint64_t left = written * block_bytes;
+  uint64_t bytes = written * block_bytes;
+  uint64_t left = bytes;
   for (Py_ssize_t i = 0; i < batch->count; i++) {
     Copy *copy = &batch->copies[i];
     if (copy->slab == NULL) {
@@ -338,8 +405,9 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
     }
     size_t first = 0;
     copy->crc32c = 0;
+    int is_copied_in_parts = batch->tensors == NULL && !copy->is_encoded;
     if (announced != NULL && left > ahead && left - block_bytes <= ahead) {
-      if (batch->tensors == NULL) {
+      if (is_copied_in_parts) {
         first = left - ahead;
         copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, first);
       }
@@ -347,7 +415,12 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
         ring_bell(announced);
       }
     }
-    if (batch->tensors != NULL) {
+    if (copy->is_encoded) {
+      if (!encode_block(batch, i)) {
+        copy->status = KVTIER_STATUS_TOO_LARGE;
+        written--;
+      }
+    } else if (batch->tensors != NULL) {
       copy->crc32c = tensors_into_slot(batch->tensors, batch->first + i, copy->destination);
     } else {
       copy->crc32c = kvtier_copy_crc32c(copy->crc32c, copy->destination + first, copy->source + first, block_bytes - first);
@@ -355,38 +428,43 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
     left -= block_bytes;
   }
   if (announced != NULL) {
-    note_speed(announced, written * block_bytes, now_ns() - begun_ns);
+    note_speed(announced, bytes, now_ns() - begun_ns);
   }
   return written;
 }
 
-/* scatter(slabs, body, first, source, block_bytes[, session to announce the commit in]) -> (statuses, id and CRC32C of
- * each block that was written) */
+/* scatter(slabs, body, first, source, block_bytes[, session to announce the commit in or None[, elements of an encoded granule]])
+ * -> (statuses, id and CRC32C of each block that was written) */
 PyObject *core_scatter(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *slabs;
   PyObject *body;
   PyObject *source;
   Py_ssize_t first;
-  PyObject *announced = NULL;
+  PyObject *announced = Py_None;
   unsigned long long block_bytes;
-  if (!PyArg_ParseTuple(arguments, "O!O!nOK|O!", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
-          &block_bytes, session_type, &announced)) {
+  Py_ssize_t elements = 0;
+  if (!PyArg_ParseTuple(arguments, "O!O!nOK|On", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
+          &block_bytes, &announced, &elements)) {
+    return NULL;
+  }
+  if (announced != Py_None && Py_TYPE(announced) != session_type) {
+    PyErr_SetString(PyExc_TypeError, "expected a session, or None");
     return NULL;
   }
   Batch batch;
   PyObject *answer = NULL;
-  if (batch_prepare(&batch, slabs, body, first, source, block_bytes, 1) == 0) {
+  if (batch_prepare(&batch, slabs, body, first, source, block_bytes, elements, 1) == 0) {
     size_t written;
     Py_BEGIN_ALLOW_THREADS;
-    written = copy_in(&batch, block_bytes, (Session *)announced);
+    written = copy_in(&batch, block_bytes, announced == Py_None ? NULL : (Session *)announced);
     Py_END_ALLOW_THREADS;
     PyObject *ids = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(written * 16));
     if (ids != NULL) {
       char *at = PyBytes_AsString(ids);
       const char *results = PyBytes_AsString(body);
       for (Py_ssize_t i = 0; i < batch.count; i++) {
-        if (batch.copies[i].slab != NULL) {
+        if (batch.copies[i].slab != NULL && batch.copies[i].status == KVTIER_STATUS_OK) {
           uint64_t id = result_at(results, i).id;
           uint64_t checksum = batch.copies[i].crc32c;
           memcpy(at, &id, sizeof id);

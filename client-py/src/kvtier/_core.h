@@ -279,6 +279,13 @@ PyObject *core_granted_slabs(PyObject *module, PyObject *body);
 PyObject *core_copy_crc32c(PyObject *module, PyObject *arguments);
 PyObject *core_joined_crc32c(PyObject *module, PyObject *arguments);
 
+/* ---- _granules.c ---- */
+
+PyObject *core_exact_choose(PyObject *module, PyObject *name);
+PyObject *core_exact_granule_bytes(PyObject *module, PyObject *elements);
+PyObject *core_exact_encode(PyObject *module, PyObject *arguments);
+PyObject *core_exact_decode(PyObject *module, PyObject *arguments);
+
 /* ---- _copy.c ---- */
 
 PyObject *core_check_memory(PyObject *module, PyObject *arguments);

@@ -448,6 +448,20 @@ static uint32_t copy_chunks(uint32_t crc, uint8_t *to, const uint8_t *from, size
   return crc;
 }
 
+uint32_t kvtier_stream_crc32c(uint32_t crc, void *to, const void *from, size_t bytes) {
+  if (update == update_folding) {
+    return ~stream_folding(~crc, to, from, bytes);
+  }
+  if (streams_stores()) {
+    stream_lines(to, from, bytes);
+  } else {
+    memcpy(to, from, bytes);
+  }
+  return kvtier_crc32c(crc, from, bytes);
+}
+
+void kvtier_stream_end(void) { stream_end(); }
+
 uint32_t kvtier_copy_crc32c(uint32_t crc, void *destination, const void *source, size_t bytes) {
   uint8_t *to = destination;
   const uint8_t *from = source;

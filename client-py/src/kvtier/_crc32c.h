@@ -21,6 +21,15 @@ uint32_t kvtier_crc32c(uint32_t crc, const void *data, size_t bytes);
 /* Copies; large blocks past the caches. */
 void kvtier_copy(void *destination, const void *source, size_t bytes);
 
+/* Copies past the caches, whatever the length, and returns the checksum of the source, which must not change. Others may read the
+ * copy after kvtier_stream_end.
+ *
+ * to: an alignment of 64
+ * bytes: 256 or more, a multiple of that */
+uint32_t kvtier_stream_crc32c(uint32_t crc, void *to, const void *from, size_t bytes);
+
+void kvtier_stream_end(void);
+
 /* Copies, and returns the checksum of what arrived at the destination, following data whose checksum is `crc`. */
 uint32_t kvtier_copy_crc32c(uint32_t crc, void *destination, const void *source, size_t bytes);
 

@@ -24,6 +24,7 @@ from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._connection import Link, NamespaceProperties
 from kvtier._context import current
+from kvtier._encoding import Encoding
 from kvtier._errors import InvalidArgument, SessionError
 from kvtier._protocol import Status, Tier, Verb
 from kvtier._types import Count, Get, Held, Holder, Lease, Leases, LoadReport, Lookup, Options, Retained, importance_flags, lifetime_ns
@@ -94,10 +95,23 @@ class Context(NamedTuple):
             start, count, parent,
         )  # fmt: skip
 
-    def reserve_request(self, namespace: int, keys: Sequence[bytes], start: int, count: int, shard: int) -> Request:
+    @property
+    def encoding(self) -> Encoding | None:
+        """How blocks are encoded; None: not in this namespace, or not with this daemon."""
+        return self.properties.encoding if self.link.encodes else None
+
+    @property
+    def granule_elements(self) -> int:
+        """The elements of an encoded granule; 0: blocks are not encoded."""
+        return 0 if self.encoding is None else self.encoding.granule_elements
+
+    def reserve_request(
+        self, namespace: int, keys: Sequence[bytes], start: int, count: int, shard: int, encoded: bool = False
+    ) -> Request:
         """RESERVE of `keys[start:start + count]`: of whole blocks that are copied and checksummed here, or of a shard."""
         if not shard:
-            flags = protocol.REQUEST_FLAG_CHECKSUMS | self.importance_flags
+            form = protocol.REQUEST_FLAG_ENCODED if encoded else 0
+            flags = protocol.REQUEST_FLAG_CHECKSUMS | form | self.importance_flags
             return self.request(Verb.RESERVE, namespace, keys, start, count, flags)
         whole = self.request(Verb.RESERVE, namespace, keys, start, count, self.importance_flags)
         return (*whole, shard)
@@ -456,6 +470,7 @@ def get(
     link = context.link
     session = link.session
     block_bytes = context.properties.block_bytes
+    flags = _reading(context, flags)
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return Get(0, [status] * len(keys))
@@ -491,7 +506,7 @@ def get(
                     windows.append((start + completion[1], count - completion[1]))
                 if ids:
                     mapped = yield from _map(context, body, False)
-                    arguments = (session, link.read_slabs, body, start, into, block_bytes, completion[2], verify_all)
+                    arguments = (session, link.read_slabs, body, start, into, block_bytes, completion[2], verify_all, context.granule_elements)
                     if count * block_bytes <= _INLINE_BYTES:
                         copied = _core.gather(*arguments)
                     else:
@@ -513,6 +528,11 @@ def get(
 
 
 _INLINE_BYTES = 128 << 10
+
+
+def _reading(context: Context, flags: int) -> int:
+    """The flags of an ACQUIRE whose blocks are read here."""
+    return flags | (protocol.REQUEST_FLAG_ENCODED if context.encoding is not None else 0)
 
 
 def _map(context: Context, body: bytes, writable: bool) -> Operation[Status]:
@@ -554,25 +574,33 @@ def put(
     link = context.link
     session = link.session
     block_bytes = context.properties.block_bytes
-    windows = spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes)))
+    encoded = context.encoding is not None and not shard
+    windows = deque(spans(len(keys), max(1, min(protocol.KEYS_MAX, WINDOW_BYTES // block_bytes))))
+    unfit: deque[tuple[int, int]] = deque()
     statuses: list[Status] = [Status.UNAVAILABLE] * len(keys)
-    commits: deque[tuple[int, list[Status], int, int]] = deque()
+    commits: deque[_Commit] = deque()
     ticket = 0
     try:
-        for index, (start, count) in enumerate(windows):
+        while windows or unfit:
+            if not windows:
+                # The statuses of the commits under way stand for these blocks, too.
+                yield from _settle_commits(context.link, commits, statuses, 0)
+                windows, unfit, encoded = unfit, windows, False
+            start, count = windows.popleft()
             if ticket == 0:
-                completion = yield context.reserve_request(namespace, keys, start, count, shard)
+                completion = yield context.reserve_request(namespace, keys, start, count, shard, encoded)
             else:
                 completion = yield ticket
                 ticket = 0
-            if index + 1 < len(windows):
-                ticket = yield Submit(context.reserve_request(namespace, keys, *windows[index + 1], shard))
+            if windows:
+                ticket = yield Submit(context.reserve_request(namespace, keys, *windows[0], shard, encoded))
             completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
                 statuses[start : start + count] = [completion[0]] * count
                 continue
-            is_last = index + 1 == len(windows)
-            written, ids = yield from _write(context, completion[3], start, source, is_last)
+            written, ids = yield from _write(context, completion[3], start, source, not windows)
+            if encoded:
+                unfit.extend((start + first, length) for first, length in _runs_of(_UNFIT, written))
             if not ids:
                 statuses[start : start + count] = written
                 continue
@@ -580,18 +608,12 @@ def put(
                 span = slice(start, start + count)
                 yield from _annotate_written(context, namespace, keys[span], annotations[span], written)
             commit = context.commit_request(namespace, ids, is_shard=shard != 0)
-            if len(windows) == 1:
-                statuses = _merged(context.link, written, (yield commit), len(ids) >> 4)
+            if not windows and not commits:
+                statuses[start : start + count] = _merged(context.link, written, (yield commit), len(ids) >> 4)
                 continue
             commits.append((start, written, (yield Submit(commit)), len(ids) >> 4))
-            while len(commits) > _COMMITS_OUTSTANDING_MAX or (commits and index + 1 == len(windows)):
-                place, written, committed, committed_count = commits.popleft()
-                answer = yield committed
-                statuses[place : place + len(written)] = _merged(context.link, written, answer, committed_count)
-        while commits:
-            place, written, committed, committed_count = commits.popleft()
-            answer = yield committed
-            statuses[place : place + len(written)] = _merged(context.link, written, answer, committed_count)
+            yield from _settle_commits(context.link, commits, statuses, _COMMITS_OUTSTANDING_MAX if windows else 0)
+        yield from _settle_commits(context.link, commits, statuses, 0)
     except SessionError as error:
         session.fail(str(error))
     finally:
@@ -601,6 +623,35 @@ def put(
             if committed > 0:
                 link.forget(committed)
     return statuses
+
+
+_Commit: TypeAlias = tuple[int, list[Status], int, int]
+"""(the window's first block, its statuses, the commit's ticket, how many blocks it commits)"""
+
+
+def _settle_commits(link: Link, commits: deque[_Commit], statuses: list[Status], outstanding: int) -> Operation[None]:
+    """Waits for the first commits, until so many are left."""
+    while len(commits) > outstanding:
+        place, written, committed, committed_count = commits.popleft()
+        answer = yield committed
+        statuses[place : place + len(written)] = _merged(link, written, answer, committed_count)
+
+
+_UNFIT = Status.TOO_LARGE
+"""a block that does not fit its encoded slot, and is put raw then"""
+
+
+def _runs_of(status: Status, statuses: list[Status]) -> list[tuple[int, int]]:
+    """The runs of blocks with this status, as (first, how many)."""
+    runs: list[tuple[int, int]] = []
+    for index, one in enumerate(statuses):
+        if one is not status:
+            continue
+        if runs and sum(runs[-1]) == index:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((index, 1))
+    return runs
 
 
 def _write(
@@ -619,7 +670,7 @@ def _write(
         mapped = yield from _map(context, body, True)
         arguments = (link.write_slabs, body, start, source, block_bytes)
         # Nobody waits for a commit that is not the last.
-        announced = (link.session,) if is_last else ()
+        announced = (link.session if is_last else None, context.granule_elements)
         cost_bytes = (len(granted) >> 3) * block_bytes
         if cost_bytes <= _INLINE_BYTES:
             statuses, ids = _core.scatter(*arguments, *announced)
@@ -650,6 +701,7 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return Leases.of_status(status, len(keys), context.properties.block_bytes)
+    flags = _reading(context, flags)
     leases: list[Lease] = []
     held: list[bytes] = []
     expires_ns = 0
@@ -677,10 +729,12 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
                 # The blocks leased so far fill the memory: further blocks would wait in vain.
                 leases += [Lease(Status.BUSY)] * (len(keys) - start - count)
                 break
-        result = Leases(
-            session, link.read_slabs, leases, held, expires_ns, context.properties.block_bytes, unmapped, context.trace
-        )
+        properties = context.properties
+        result = Leases(session, link.read_slabs, leases, held, expires_ns, properties.block_bytes, unmapped, context.trace)
         held = []
+        if properties.encoding is not None:
+            encoding = properties.encoding
+            yield Work(len(keys) * properties.block_bytes, lambda: result.decode(encoding))
         return result
     except SessionError as error:
         session.fail(str(error))

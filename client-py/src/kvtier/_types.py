@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict
 from kvtier import _core
 from kvtier import _protocol as protocol
 from kvtier._core import Session, Slab
+from kvtier._encoding import Encoding
 from kvtier._errors import InvalidArgument, KvtierError, SessionError
 from kvtier._protocol import Status, Tier, Verb
 
@@ -337,7 +338,7 @@ class Leases:
         self._leases = leases
         self._held: Held | None = None
         self.views: list[memoryview | None] = []
-        """the bytes of each block that is OK, read-only; None for the others"""
+        """the bytes of each block that is OK, read-only; None for the others. Those of an encoded block are a decoded copy"""
         if session is not None:
             self._held = Held(session, held, set(), context)
             self._make_views(slabs, unmapped)
@@ -357,9 +358,34 @@ class Leases:
                     self.statuses[index] = unmapped
                 self.views.append(None)
                 continue
-            if lease.length != self.block_bytes or lease.offset + lease.length > len(slab):
+            is_encoded = lease.flags & protocol.COMPLETION_BLOCK_FLAG_ENCODED
+            if (lease.length != self.block_bytes and not is_encoded) or lease.offset + lease.length > len(slab):
                 raise SessionError(f"a lease of {lease.length} bytes at offset {lease.offset} of slab {lease.slab}")
             self.views.append(memoryview(slab)[lease.offset : lease.offset + lease.length])
+
+    def decode(self, encoding: Encoding) -> None:
+        """Puts decoded copies in place of the views of encoded blocks. A block that is damaged is CORRUPT.
+
+        Raises:
+            SessionError: a lease has not an encoded block's length.
+        """
+        for index, (lease, view) in enumerate(zip(self._leases, self.views, strict=True)):
+            if view is None or not lease.flags & protocol.COMPLETION_BLOCK_FLAG_ENCODED:
+                continue
+            if lease.length != encoding.encoded_bytes:
+                raise SessionError(f"a lease of {lease.length} bytes, expected {encoding.encoded_bytes} of an encoded block")
+            block = bytearray(self.block_bytes)
+            decoded, crc32c = _core.exact_decode(block, view, encoding.granule_elements)
+            _release_views([view])
+            self.views[index] = memoryview(block).toreadonly()
+            self._leases[index] = lease._replace(
+                flags=lease.flags & ~protocol.COMPLETION_BLOCK_FLAG_VERIFY, crc32c=_core.crc32c(block)
+            )
+            if decoded != encoding.granules or crc32c != lease.crc32c:
+                self.views[index] = None
+                self.statuses[index] = Status.CORRUPT
+                if self._held is not None:
+                    self._held.add_corrupt(lease.id)
 
     @property
     def run(self) -> int:

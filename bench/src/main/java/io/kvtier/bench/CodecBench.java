@@ -1,5 +1,7 @@
 package io.kvtier.bench;
 
+import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.protocol.linux.BlockCoder;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.codec.CodecException;
@@ -18,14 +20,18 @@ import java.util.List;
 import java.util.Random;
 
 /**
- * The codecs and the cipher on blocks as a cache has them: bf16 values {@code [token, channel]},
- * normally distributed, each channel with a scale of its own. One thread; a GB is 10^9 raw bytes.
+ * The codecs, the encoding and the cipher on blocks as a cache has them: bf16 values {@code [token,
+ * channel]}, normally distributed, each channel with a scale of its own. One thread; a GB is 10^9
+ * raw bytes.
  */
 final class CodecBench {
   private static final int CHANNELS = 1024;
   private static final int BLOCK_BYTES = 2 << 20;
   private static final int BLOCKS = 8;
   private static final String[] CODECS = {"zstd", "planes"};
+
+  /** Granules of 16 tokens and 128 elements. */
+  private static final BlockEncoding EXACT = BlockEncoding.of("exact bf16 4096", BLOCK_BYTES);
 
   private CodecBench() {}
 
@@ -41,6 +47,7 @@ final class CodecBench {
               quick ? 2 : 7,
               into -> {
                 pass(into, raw, back);
+                exactPass(into, raw, back);
                 cipherPass(into, cipher, raw, back);
               });
       for (String codec : CODECS) {
@@ -49,6 +56,10 @@ final class CodecBench {
         report.add(measured.row(row + "encode_gbps", "GB/s", "memcpy_gbps"));
         report.add(measured.row(row + "decode_gbps", "GB/s", "memcpy_gbps"));
       }
+      double ratio = EXACT.rawBytes() / (double) EXACT.encodedBytes();
+      report.add(new Row("encoding_exact_ratio", ratio, "x", "not encoded", 1));
+      report.add(measured.row("encoding_exact_encode_gbps", "GB/s", "memcpy_gbps"));
+      report.add(measured.row("encoding_exact_decode_gbps", "GB/s", "memcpy_gbps"));
       report.add(measured.row("cipher_encrypt_gbps", "GB/s", "memcpy_gbps"));
       report.add(measured.row("cipher_decrypt_gbps", "GB/s", "memcpy_gbps"));
     }
@@ -84,6 +95,34 @@ final class CodecBench {
         into.add("codec_" + name + "_encode_gbps", raw.byteSize() / (double) encodeNs);
         into.add("codec_" + name + "_decode_gbps", raw.byteSize() / (double) decodeNs);
       }
+    }
+  }
+
+  /** The encoding that clients use: with the checksums of what is stored and of what is decoded. */
+  private static void exactPass(Rounds into, MemorySegment raw, MemorySegment back) {
+    BlockCoder coder = BlockCoder.OF_THIS_MACHINE;
+    long bytes = EXACT.encodedBytes();
+    try (Arena targets = Arena.ofConfined()) {
+      MemorySegment encoded = targets.allocate(bytes * BLOCKS, 4096).fill((byte) 0);
+      long started = System.nanoTime();
+      for (int i = 0; i < BLOCKS; i++) {
+        if (coder.encode(EXACT, block(raw, i), encoded.asSlice(i * bytes, bytes))
+            == BlockCoder.NONE) {
+          throw new IllegalStateException("block " + i + " does not fit");
+        }
+      }
+      long encodeNs = System.nanoTime() - started;
+      back.fill((byte) 0);
+      started = System.nanoTime();
+      for (int i = 0; i < BLOCKS; i++) {
+        var _ = coder.decode(EXACT, encoded.asSlice(i * bytes, bytes), block(back, i));
+      }
+      long decodeNs = System.nanoTime() - started;
+      if (raw.mismatch(back) != -1) {
+        throw new IllegalStateException("exact decodes to something else");
+      }
+      into.add("encoding_exact_encode_gbps", raw.byteSize() / (double) encodeNs);
+      into.add("encoding_exact_decode_gbps", raw.byteSize() / (double) decodeNs);
     }
   }
 

@@ -131,6 +131,10 @@ final class StatusCommand extends DaemonCommand {
             - engines.ofTools("misses");
     line(pad("gets") + share(served, Math.max(served, asked)) + " served" + engines.remark());
     line(pad("saved") + saved(counters));
+    String encoded = encoded(counters);
+    if (!encoded.isEmpty()) {
+      line(pad("encoded") + encoded);
+    }
     return 0;
   }
 
@@ -170,6 +174,20 @@ final class StatusCommand extends DaemonCommand {
         + Units.counted(tokens, "token")
         + " since the start; loading took "
         + Units.duration(counters.getOrDefault("spent_load_ns", 0L));
+  }
+
+  /** What was put in namespaces with an encoding, in words; empty when there was nothing. */
+  private static String encoded(Map<String, Long> counters) {
+    long blocks = counters.getOrDefault("put_encoded", 0L);
+    long raw = counters.getOrDefault("put_raw", 0L);
+    if (blocks + raw == 0) {
+      return "";
+    }
+    long bytes = counters.getOrDefault("put_encoded_bytes", 0L);
+    long rawBytes = counters.getOrDefault("put_encoded_raw_bytes", 0L);
+    return share(blocks, blocks + raw)
+        + " put since the start in namespaces with an encoding"
+        + (rawBytes == 0 ? "" : ", in " + Units.percent(bytes, rawBytes) + " of their bytes");
   }
 
   private static String placeName(CacheClient client) {

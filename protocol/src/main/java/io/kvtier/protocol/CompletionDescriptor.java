@@ -60,6 +60,9 @@ public final class CompletionDescriptor {
    */
   public static final int BLOCK_FLAG_VERIFY = 1;
 
+  /** The slot has the block in the encoded form of its namespace. */
+  public static final int BLOCK_FLAG_ENCODED = 2;
+
   // Header
   public static final int RECORD_BYTES_OFFSET = 0;
   public static final int VERB_OFFSET = 4;

@@ -167,7 +167,19 @@ public enum Counter {
   NODE_REFUSED(
       1256,
       "node_refused",
-      "connections of other nodes that were refused, or cut off for what they sent");
+      "connections of other nodes that were refused, or cut off for what they sent"),
+  PUT_ENCODED(1264, "put_encoded", "blocks committed in the encoded form of their namespace"),
+  PUT_ENCODED_BYTES(1272, "put_encoded_bytes", "bytes of these blocks as they are stored"),
+  PUT_ENCODED_RAW_BYTES(
+      1280, "put_encoded_raw_bytes", "bytes of these blocks as they were before they were encoded"),
+  PUT_RAW(
+      1288,
+      "put_raw",
+      "blocks of namespaces with an encoding that were committed raw, because they did not fit or their client does not encode"),
+  MISSES_ENCODED(
+      1296,
+      "misses_encoded",
+      "blocks that gets were refused because they are encoded and the client does not decode; also counted as misses");
 
   private final int offset;
   private final String key;

@@ -95,8 +95,14 @@ public final class RequestDescriptor {
   public static final int IMPORTANCE_NORMAL = 1;
   public static final int IMPORTANCE_MAX = 3;
 
+  /**
+   * RESERVE: the client will write the blocks in the encoded form of their namespace. ACQUIRE: the
+   * client reads that form, too; without this flag, encoded blocks are a MISS. Since version 2.1.
+   */
+  public static final int FLAG_ENCODED = 512;
+
   /** All flags of this version. */
-  public static final int FLAGS_ALL = 511;
+  public static final int FLAGS_ALL = 1023;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;

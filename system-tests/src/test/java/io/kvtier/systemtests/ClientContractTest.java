@@ -17,7 +17,9 @@ import io.kvtier.client.CacheNamespace;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.KvtierException;
+import io.kvtier.client.Leases;
 import io.kvtier.client.LookupResult;
+import io.kvtier.client.Namespace;
 import io.kvtier.client.Options;
 import io.kvtier.client.RemoteClient;
 import io.kvtier.client.TextResult;
@@ -31,6 +33,7 @@ import io.kvtier.protocol.access.Token;
 import io.kvtier.protocol.access.TokenLine;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -42,9 +45,11 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -168,6 +173,59 @@ final class ClientContractTest {
       }
       assertTrue(namespace.get(keys, arrays, Options.DEFAULT).join().isComplete());
       assertFilled(arrays, 0);
+    }
+  }
+
+  /** Blocks of which every third has no likeness to KV, and does not fit its encoded form. */
+  private static List<MemorySegment> kv(Arena arena, int count, int blockBytes) {
+    SplittableRandom random = new SplittableRandom(count);
+    List<MemorySegment> blocks = empty(arena, count, blockBytes);
+    for (int i = 0; i < count; i++) {
+      for (long at = 0; at < blockBytes / Short.BYTES; at++) {
+        int exponent = i % 3 == 0 ? random.nextInt(256) : 120 - random.nextInt(10);
+        int element = (random.nextInt() & 0x807f) | (exponent << 7);
+        blocks.get(i).setAtIndex(ValueLayout.JAVA_SHORT, at, (short) element);
+      }
+    }
+    return blocks;
+  }
+
+  private static void assertEqual(List<MemorySegment> expected, List<MemorySegment> found) {
+    for (int i = 0; i < expected.size(); i++) {
+      assertEquals(-1, expected.get(i).mismatch(found.get(i)), "block " + i);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void encodedBlocks_andThoseThatDoNotFit_comeBackByEveryWay(Way way) {
+    int blockBytes = 1 << 16;
+    int count = 200;
+    Map<String, String> properties = Map.of("encoding", "exact bf16 4096");
+    Keys keys = keys(0, count);
+    try (Arena arena = Arena.ofShared()) {
+      List<MemorySegment> written = kv(arena, count, blockBytes);
+      try (CacheClient writer = open(way)) {
+        CacheNamespace namespace = writer.namespace(way + "-forms", blockBytes, properties);
+        BatchResult put = namespace.put(keys, written, Options.DEFAULT).join();
+        assertTrue(put.blocks().all(Status.OK), put::toString);
+      }
+      for (Way other : Way.values()) {
+        try (CacheClient reader = open(other)) {
+          CacheNamespace namespace = reader.namespace(way + "-forms", blockBytes, properties);
+          List<MemorySegment> read = empty(arena, count, blockBytes);
+          BatchResult got = namespace.get(keys, read, Options.DEFAULT).join();
+          assertTrue(got.isComplete(), got::toString);
+          assertEqual(written, read);
+          if (namespace instanceof Namespace local) {
+            try (Leases leases = local.acquire(keys, Options.DEFAULT).join()) {
+              assertEquals(count, leases.granted());
+              assertEqual(written, IntStream.range(0, count).mapToObj(leases::segment).toList());
+              assertTrue(leases.verify());
+            }
+          }
+        }
+      }
     }
   }
 

@@ -2,12 +2,14 @@ package io.kvtier.daemon.grpc;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.kvtier.daemon.grpc.IndexAnswer.Grant;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.v1.GetRequest;
 import io.kvtier.protocol.v1.GetResponse;
 import io.vertx.grpc.common.GrpcStatus;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -77,6 +79,7 @@ final class GetCall extends Call<GetResponse> {
   private @Nullable GetRequest message;
   private @Nullable KeyBatch keys;
   private int blockBytes;
+  private @Nullable BlockEncoding encoding;
   private int flags;
   private int priority;
 
@@ -98,6 +101,10 @@ final class GetCall extends Call<GetResponse> {
 
   private int offset;
   private @Nullable CRC32C crc;
+
+  /** The block that is being sent, if it is encoded in its slot. */
+  private @Nullable DecodedBlock decoded;
+
   private int unwrittenBytes;
 
   /** Bytes of the current window that are to be handed over together. */
@@ -125,10 +132,12 @@ final class GetCall extends Call<GetResponse> {
     Namespaces.Namespace namespace = environment.namespace(received.getKeys().getNamespaceId());
     KeyBatch batch = KeyBatch.of(received.getKeys(), namespace.id());
     blockBytes = namespace.blockBytes();
+    encoding = namespace.encoding();
     priority = Wire.priority(received.getPriority());
     flags =
         (received.getLeadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0)
-            | (received.getNoWait() ? RequestDescriptor.FLAG_NO_WAIT : 0);
+            | (received.getNoWait() ? RequestDescriptor.FLAG_NO_WAIT : 0)
+            | (encoding == null ? 0 : RequestDescriptor.FLAG_ENCODED);
     keys = batch;
     named(received.getOperationId());
     acquire();
@@ -330,21 +339,27 @@ final class GetCall extends Call<GetResponse> {
   private int sendChunk(Window window, int place) {
     Grant grant = window.answer.grant(place);
     TierId tier = window.answer.blockTier(place);
+    MemorySegment slot =
+        environment.slabs().apply(grant.slab()).asSlice(grant.offset(), grant.length());
+    BlockEncoding encoded = grant.length() == blockBytes ? null : encoding;
     CRC32C sum = crc;
     if (sum == null) {
       sum = new CRC32C();
       crc = sum;
+      decoded = encoded == null ? null : DecodedBlock.of(encoded, slot, grant.checksum());
     }
-    int length = Math.min(environment.chunkBytes(), grant.length() - offset);
-    boolean isLast = offset + length == grant.length();
-    ByteBuffer bytes =
-        environment
-            .slabs()
-            .apply(grant.slab())
-            .asSlice(grant.offset() + offset, length)
-            .asByteBuffer();
+    DecodedBlock raw = decoded;
+    if (encoded != null && raw == null) {
+      window.corrupt.set(place);
+      sendAbsent(Status.CORRUPT, tier);
+      return 0;
+    }
+    int checksum = raw == null ? grant.checksum() : raw.checksum();
+    int length = Math.min(environment.chunkBytes(), blockBytes - offset);
+    boolean isLast = offset + length == blockBytes;
+    ByteBuffer bytes = (raw == null ? slot : raw.bytes()).asSlice(offset, length).asByteBuffer();
     sum.update(bytes.duplicate());
-    if (isLast && (int) sum.getValue() != grant.checksum()) {
+    if (isLast && (int) sum.getValue() != checksum) {
       window.corrupt.set(place);
       sendAbsent(Status.CORRUPT, tier);
       return 0;
@@ -355,7 +370,7 @@ final class GetCall extends Call<GetResponse> {
                 .setBlock(block)
                 .setTier(Wire.tier(tier))
                 .setOffset(offset)
-                .setCrc32C(grant.checksum())
+                .setCrc32C(checksum)
                 .setLast(isLast)
                 .build(),
             length),
@@ -397,6 +412,7 @@ final class GetCall extends Call<GetResponse> {
     block++;
     offset = 0;
     crc = null;
+    decoded = null;
     progress();
   }
 

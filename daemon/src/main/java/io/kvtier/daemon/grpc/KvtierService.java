@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.ByteString;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.session.Request;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Protocol;
@@ -85,8 +86,10 @@ final class KvtierService {
           if (answer.status() == Status.OK) {
             int id = (int) answer.value();
             environment.gateway().knows(id);
+            int blockBytes = (int) message.getBlockBytes();
+            BlockEncoding encoding = BlockEncoding.of(message.getPropertiesMap(), blockBytes);
             response.setNamespaceId(
-                namespaces.add(id, name, (int) message.getBlockBytes(), registration).number());
+                namespaces.add(id, name, blockBytes, encoding, registration).number());
             call.connection.uses(response.getNamespaceId());
           }
           namespaces.registered(name);

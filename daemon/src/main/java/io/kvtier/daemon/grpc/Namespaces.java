@@ -1,5 +1,6 @@
 package io.kvtier.daemon.grpc;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import java.security.SecureRandom;
 import java.util.Collection;
@@ -26,9 +27,17 @@ final class Namespaces {
    *
    * @param number what remote callers know it by; never 0
    * @param id what the index knows it by
+   * @param blockBytes the bytes of a raw block
+   * @param encoding how blocks may be encoded; null when they may not
    * @param registration the REGISTER that did it
    */
-  record Namespace(long number, int id, String name, int blockBytes, IndexRequest registration) {}
+  record Namespace(
+      long number,
+      int id,
+      String name,
+      int blockBytes,
+      @Nullable BlockEncoding encoding,
+      IndexRequest registration) {}
 
   private final LongSupplier numbers;
 
@@ -83,12 +92,18 @@ final class Namespaces {
   }
 
   /** Has callers know a namespace, which the index has registered. */
-  synchronized Namespace add(int id, String name, int blockBytes, IndexRequest registration) {
+  synchronized Namespace add(
+      int id,
+      String name,
+      int blockBytes,
+      @Nullable BlockEncoding encoding,
+      IndexRequest registration) {
     Namespace there = byId.get(id);
     if (there != null) {
       return there;
     }
-    Namespace namespace = new Namespace(unusedNumber(), id, name, blockBytes, registration);
+    Namespace namespace =
+        new Namespace(unusedNumber(), id, name, blockBytes, encoding, registration);
     known.put(namespace.number(), namespace);
     byId.put(id, namespace);
     return namespace;

@@ -166,8 +166,9 @@ final class Recovery {
 
   private int adopt(ResidentTier tier, LedgerEntry entry, int region, long offset) {
     Namespaces.Namespace namespace = namespace(entry.namespaceHigh, entry.namespaceLow);
-    int sizeClass = namespace == null ? -1 : tier.classFor(namespace.id());
-    if (namespace == null || sizeClass < 0 || entry.length != namespace.blockBytes()) {
+    boolean isEncoded = namespace != null && entry.length != namespace.blockBytes();
+    int sizeClass = namespace == null ? -1 : tier.classFor(namespace.id(), isEncoded);
+    if (namespace == null || sizeClass < 0 || entry.length != namespace.storedBytes(isEncoded)) {
       return Directory.NONE;
     }
     MemorySegment.copy(MemorySegment.ofArray(entry.key), 0, key, 0, key.byteSize());
@@ -178,6 +179,7 @@ final class Recovery {
       if (block == Directory.NONE) {
         return Directory.NONE;
       }
+      directory.set(Directory.FLAG_ENCODED, block, isEncoded);
       directory.setChecksum(block, entry.checksum);
       directory.setLineage(block, entry.depth, entry.parent);
     }
@@ -189,6 +191,7 @@ final class Recovery {
       counters.add(Counter.ANNOTATIONS_DROPPED, isKept ? 0 : 1);
     }
     if (directory.checksum(block) == entry.checksum
+        && directory.has(Directory.FLAG_ENCODED, block) == isEncoded
         && tier.state(block) == CopyState.NONE
         && tier.adopt(block, sizeClass, region, offset)) {
       return block;
@@ -217,7 +220,9 @@ final class Recovery {
   private Namespaces.@Nullable Namespace register(Namespaces.Fingerprint name) {
     Namespaces.Known one = known.get(name);
     int tenant = one == null ? -1 : registry.tenant(one.tenant());
-    if (one == null || tenant < 0 || registry.whyNot(tenant, one.blockBytes()) != null) {
+    if (one == null
+        || tenant < 0
+        || registry.whyNot(tenant, one.blockBytes(), one.properties()) != null) {
       return null;
     }
     Namespaces.Namespace namespace = registry.byName(tenant, one.name());

@@ -363,7 +363,7 @@ final class GrpcFrontTest {
 
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
     assertEquals(Daemon.VERSION, response.getVersion());
-    assertEquals("2.0", response.getProtocol());
+    assertEquals("2.1", response.getProtocol());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
   }
 

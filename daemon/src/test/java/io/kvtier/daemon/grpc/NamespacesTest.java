@@ -16,7 +16,8 @@ final class NamespacesTest {
   private final Namespaces namespaces = new Namespaces();
 
   private static long add(Namespaces to, int id) {
-    return to.add(id, "n" + id, 1000, IndexRequest.register(new byte[0], 1000, false)).number();
+    return to.add(id, "n" + id, 1000, null, IndexRequest.register(new byte[0], 1000, false))
+        .number();
   }
 
   private long add(int id) {

@@ -82,6 +82,11 @@ class FurtherSourceTest {
     }
 
     @Override
+    public boolean keepsForms() {
+      return true;
+    }
+
+    @Override
     public Pipeline pipeline() {
       return pipeline;
     }

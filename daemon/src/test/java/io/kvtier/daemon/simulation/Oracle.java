@@ -1,5 +1,7 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.GranuleCodec;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
@@ -12,11 +14,15 @@ import java.util.Set;
  * What is true: the content of every key, which follows from the key, and what was ever accepted.
  */
 final class Oracle {
+  /** The property of namespaces whose blocks may be encoded. */
+  static final String ENCODING = "exact bf16 4096";
+
   /** A key of a namespace, as a small number; it is 16 bytes on the wire. */
   record Key(int namespace, int number) {}
 
   private final Map<Key, byte[]> contents = new HashMap<>();
   private final Map<Key, Integer> checksums = new HashMap<>();
+  private final Map<Key, byte[]> encoded = new HashMap<>();
   final Set<Key> written = new HashSet<>();
   final Set<Key> accepted = new HashSet<>();
 
@@ -104,6 +110,38 @@ final class Oracle {
           MemorySegment.copy(words, 0, MemorySegment.ofArray(content), 0, bytes);
           return content;
         });
+  }
+
+  /** The bytes of a block in one of its forms; the block must fit. */
+  byte[] stored(Key key, int bytes, boolean isEncoded) {
+    return isEncoded ? encoded(key, bytes) : content(key, bytes);
+  }
+
+  /** Whether a block fits its encoded form: those with few different bytes do. */
+  boolean fits(Key key, int bytes) {
+    return encoded(key, bytes).length > 0;
+  }
+
+  /** The bytes of an encoded block; none if the block does not fit. */
+  private byte[] encoded(Key key, int bytes) {
+    byte[] known = encoded.get(key);
+    if (known == null) {
+      BlockEncoding encoding = BlockEncoding.of(ENCODING, bytes);
+      byte[] made = new byte[(int) encoding.encodedBytes()];
+      boolean isMade =
+          new GranuleCodec(encoding)
+              .encode(MemorySegment.ofArray(content(key, bytes)), MemorySegment.ofArray(made));
+      known = isMade ? made : new byte[0];
+      encoded.put(key, known);
+    }
+    return known;
+  }
+
+  /** The checksum of a block in one of its forms. */
+  int checksum(Key key, int bytes, boolean isEncoded) {
+    return isEncoded
+        ? Checksums.of(MemorySegment.ofArray(encoded(key, bytes)))
+        : checksum(key, bytes);
   }
 
   int checksum(Key key, int bytes) {

@@ -2,6 +2,7 @@ package io.kvtier.daemon.simulation;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
@@ -71,6 +72,9 @@ final class SimulatedClient {
     /** Whether no fault of a device or of another client can take a block away. */
     boolean isHarmless();
 
+    /** Whether the blocks of a namespace may be encoded. */
+    boolean isEncoded(int namespace);
+
     /** Whether a planted bug shows blocks before their last half is there. */
     boolean isVisibleTooEarly();
 
@@ -99,6 +103,9 @@ final class SimulatedClient {
 
     /** RESERVE, REGISTER_REGION: which half of the blocks; {@link #WHOLE} for all of them. */
     int half = WHOLE;
+
+    /** ACQUIRE: whether the client reads encoded blocks. */
+    boolean readsEncoded;
 
     /** DELETE, CLEAR: the keys that no client was putting, and how often they had been put. */
     final Map<Oracle.Key, Integer> putsBefore = new HashMap<>();
@@ -142,6 +149,7 @@ final class SimulatedClient {
    * @param sureNs until when a reservation lasts, at least
    * @param isCopied whether a reservation is committed with a checksum of what was copied
    * @param half which half of the block a reservation is for; {@link #WHOLE} for the block
+   * @param isEncoded whether the slot is for the encoded form of the block
    */
   private record Held(
       Oracle.Key key,
@@ -152,7 +160,8 @@ final class SimulatedClient {
       boolean verify,
       long sureNs,
       boolean isCopied,
-      int half) {
+      int half,
+      boolean isEncoded) {
     /** The first byte of the block that the client writes. */
     int from(int blockBytes) {
       return half == WHOLE ? 0 : half * blockBytes / 2;
@@ -254,12 +263,36 @@ final class SimulatedClient {
   /** The daemon is gone, or has cut the client off, which goes on writing what it had begun. */
   void goOnWriting() {
     for (Held held : world.hasLateWriters() ? reservations : List.<Held>of()) {
-      int bytes = blockBytes[held.key.namespace()];
-      byte[] content =
-          Arrays.copyOfRange(oracle.content(held.key, bytes), held.from(bytes), held.to(bytes));
+      if (isUnfit(held)) {
+        continue;
+      }
+      byte[] whole = stored(held);
+      int bytes = whole.length;
+      byte[] content = Arrays.copyOfRange(whole, held.from(bytes), held.to(bytes));
       world.lateWriters().add(process, held.slab, held.offset + held.from(bytes), content);
     }
     reservations.clear();
+  }
+
+  /** Whether a reservation is for the encoded form of a block that does not fit. */
+  private boolean isUnfit(Held held) {
+    return held.isEncoded && !oracle.fits(held.key, blockBytes[held.key.namespace()]);
+  }
+
+  /** The bytes of a block in the form of a lease or reservation. */
+  private byte[] stored(Held held) {
+    return oracle.stored(held.key, blockBytes[held.key.namespace()], held.isEncoded);
+  }
+
+  private int checksum(Held held) {
+    return oracle.checksum(held.key, blockBytes[held.key.namespace()], held.isEncoded);
+  }
+
+  /** FLAG_ENCODED, often, where blocks may be encoded. */
+  private int anyForm(int namespace) {
+    return world.isEncoded(namespace) && random.nextInt(4) != 0
+        ? RequestDescriptor.FLAG_ENCODED
+        : 0;
   }
 
   /** The client's process ends, and another takes its place. */
@@ -393,7 +426,8 @@ final class SimulatedClient {
               List.of(),
               0,
               (random.nextBoolean() ? RequestDescriptor.FLAG_CHECKSUMS : 0)
-                  | Records.importanceFlags(random.nextInt(4)));
+                  | Records.importanceFlags(random.nextInt(4))
+                  | anyForm(namespace));
       case 1 -> {
         half = random.nextInt(2);
         if (regions[namespace][half] != 0) {
@@ -417,7 +451,7 @@ final class SimulatedClient {
             keys(namespace, 1 + random.nextInt(10)),
             List.of(),
             leaseNs,
-            flags);
+            flags | anyForm(namespace));
       }
       case 6 -> releaseSome();
       default ->
@@ -435,7 +469,8 @@ final class SimulatedClient {
             keys(namespace, keysPerNamespace),
             List.of(),
             0,
-            random.nextBoolean() ? RequestDescriptor.FLAG_LEADING_RUN : 0,
+            (random.nextBoolean() ? RequestDescriptor.FLAG_LEADING_RUN : 0)
+                | (world.isEncoded(namespace) ? RequestDescriptor.FLAG_ENCODED : 0),
             world.nowNs() + 50_000_000_000L);
       }
     }
@@ -467,7 +502,7 @@ final class SimulatedClient {
     for (int i = 0; i < count && reservations.getFirst().isCopied == isCopied; i++) {
       Held held = reservations.removeFirst();
       hasShards |= held.half != WHOLE;
-      boolean abort = random.nextInt(12) == 0;
+      boolean abort = random.nextInt(12) == 0 || isUnfit(held);
       if (!writtenEarly.remove(held)) {
         abort |= !writeTo(held, !abort);
       }
@@ -503,11 +538,14 @@ final class SimulatedClient {
       }
       oracle.somethingDamaged = true;
     }
-    int blockBytes = this.blockBytes[held.key.namespace()];
-    int from = held.from(blockBytes);
-    int bytes = held.to(blockBytes) - from;
+    if (isUnfit(held)) {
+      return true;
+    }
+    byte[] content = stored(held);
+    int from = held.from(content.length);
+    int bytes = held.to(content.length) - from;
     MemorySegment.copy(
-        MemorySegment.ofArray(oracle.content(held.key, blockBytes)),
+        MemorySegment.ofArray(content),
         from,
         world.slab(held.slab),
         held.offset + from,
@@ -544,7 +582,7 @@ final class SimulatedClient {
               .anyMatch(
                   o -> o.key.equals(lease.key) && o.slab == lease.slab && o.offset == lease.offset);
       if (inPlace && world.nowNs() < lease.endNs) {
-        long at = lease.offset + random.nextInt(blockBytes[lease.key.namespace()]);
+        long at = lease.offset + random.nextInt(stored(lease).length);
         MemorySegment slab = world.slab(lease.slab);
         Words.putByte(slab, at, Words.getByte(slab, at) ^ 0x40);
         damagedItself = true;
@@ -593,8 +631,9 @@ final class SimulatedClient {
   private void register(int namespace) throws IOException {
     // The namespaces of several tenants have equal names.
     String text =
-        "form=LCNHD:1x1:1x2x"
-            + blockBytes[namespace] / 2
+        (world.isEncoded(namespace)
+                ? BlockEncoding.PROPERTY + "=" + Oracle.ENCODING
+                : "form=LCNHD:1x1:1x2x" + blockBytes[namespace] / 2)
             + "\nname=n"
             + (tenant == ANY ? namespace : 0)
             + "\n";
@@ -708,8 +747,7 @@ final class SimulatedClient {
         long id = body + (long) Records.idStride(flags) * i;
         Words.putLong(segment, id, ids.get(i).id);
         if (verb == Verb.COMMIT && Records.idStride(flags) == 16) {
-          Oracle.Key key = ids.get(i).key;
-          Words.putLong(segment, id + 8, oracle.checksum(key, blockBytes[key.namespace()]));
+          Words.putLong(segment, id + 8, checksum(ids.get(i)));
         }
       }
     }
@@ -719,7 +757,9 @@ final class SimulatedClient {
     ring.publish();
     if ((flags & RequestDescriptor.FLAG_SILENT) == 0) {
       boolean isCopied = (flags & RequestDescriptor.FLAG_CHECKSUMS) != 0;
-      pending.put(correlation, pending(verb, namespace, keys, ids, deadlineNs, isCopied, argument));
+      Pending asked = pending(verb, namespace, keys, ids, deadlineNs, isCopied, argument);
+      asked.readsEncoded = (flags & RequestDescriptor.FLAG_ENCODED) != 0;
+      pending.put(correlation, asked);
     }
   }
 
@@ -825,8 +865,10 @@ final class SimulatedClient {
       }
       namespaceIds[asked.namespace] = (int) value;
       registered[asked.namespace] = true;
-      registerHalf(asked.namespace, 0);
-      registerHalf(asked.namespace, 1);
+      if (!world.isEncoded(asked.namespace)) {
+        registerHalf(asked.namespace, 0);
+        registerHalf(asked.namespace, 1);
+      }
       return;
     }
     if (asked.verb == Verb.REGISTER_REGION) {
@@ -953,10 +995,12 @@ final class SimulatedClient {
             (flags & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0,
             asked.sentNs + Simulation.RESERVATION_NS,
             asked.isCopied,
-            asked.half);
+            asked.half,
+            (flags & CompletionDescriptor.BLOCK_FLAG_ENCODED) != 0);
+    checkForm(asked, held, result);
     if (endNs != 0) {
       int checksum = Words.getInt(segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET);
-      if (checksum != oracle.checksum(key, blockBytes[key.namespace()])) {
+      if (checksum != checksum(held)) {
         world.violated(
             name
                 + ": "
@@ -969,19 +1013,35 @@ final class SimulatedClient {
     return held;
   }
 
+  /** A slot must have the form that was asked for, or that the client reads, and its length. */
+  private void checkForm(Pending asked, Held held, long result) {
+    int raw = blockBytes[held.key.namespace()];
+    int length = Words.getInt(segment, result + CompletionDescriptor.BLOCK_LENGTH_OFFSET);
+    int expected =
+        held.isEncoded ? (int) BlockEncoding.of(Oracle.ENCODING, raw).encodedBytes() : raw;
+    boolean isForm =
+        asked.verb == Verb.RESERVE
+            ? held.isEncoded == asked.readsEncoded
+            : asked.readsEncoded || !held.isEncoded;
+    if (length != expected || !isForm) {
+      world.violated(name + ": " + asked.verb + " gave " + held + " with " + length + " bytes");
+    }
+    if (asked.verb == Verb.ACQUIRE && isUnfit(held)) {
+      world.violated(name + ": got " + held.key + " in a form that nobody wrote");
+    }
+  }
+
   /** Compares the leased bytes with the oracle, as a careful client would. */
   private void check(Held lease, String when) {
     if (world.nowNs() >= lease.endNs) {
       return;
     }
-    byte[] truth = oracle.content(lease.key, blockBytes[lease.key.namespace()]);
+    byte[] truth = stored(lease);
     MemorySegment bytes = world.slab(lease.slab).asSlice(lease.offset, truth.length);
     if (bytes.mismatch(MemorySegment.ofArray(truth)) == -1) {
       return;
     }
-    boolean foundOut =
-        lease.verify
-            && Checksums.of(bytes) != oracle.checksum(lease.key, blockBytes[lease.key.namespace()]);
+    boolean foundOut = lease.verify && Checksums.of(bytes) != checksum(lease);
     if (!foundOut && !damagedItself) {
       world.violated(name + ": wrong bytes for " + lease.key + " " + when + ", " + lease);
     }

@@ -199,6 +199,14 @@ final class SimulatedObjects implements Leg, ObjectProbe {
       return Status.MISS;
     }
     MemorySegment bytes = transfer.bytes();
+    if (stored.bytes.byteSize() != transfer.length) {
+      if (planted != Simulation.Planted.OBJECT_OF_OTHER_FORM_LOADED) {
+        return transfer.encoding == null ? Status.CORRUPT : Status.TOO_LARGE;
+      }
+      bytes.copyFrom(stored.bytes.asSlice(0, Math.min(transfer.length, stored.bytes.byteSize())));
+      transfer.checksum = Checksums.of(bytes);
+      return Status.OK;
+    }
     bytes.copyFrom(stored.bytes);
     if (happens(faults.rot)) {
       long at = random.nextLong(bytes.byteSize());

@@ -106,14 +106,17 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     /** Retentions end long before their time. */
     RETENTION_ENDS_EARLY,
     /** Tenants retain more than their quotas. */
-    RETENTION_BEYOND_THE_QUOTA;
+    RETENTION_BEYOND_THE_QUOTA,
+    /** A raw object is read into the slot of an encoded block, and counts as that. */
+    OBJECT_OF_OTHER_FORM_LOADED;
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
           || this == OBJECT_LOADED_WITHOUT_VERIFYING
           || this == OBJECT_NOT_DELETED
           || this == COLLECTED_WITHOUT_A_WORD
-          || this == OBJECT_TRUSTED_AT_EVICTION;
+          || this == OBJECT_TRUSTED_AT_EVICTION
+          || this == OBJECT_OF_OTHER_FORM_LOADED;
     }
   }
 
@@ -148,6 +151,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   /** So that the lanes of slabs are drawn apart from all else. */
   private static final long NUMA = 0x4e554d41L;
+
+  /** So that it is drawn apart from all else whether blocks may be encoded. */
+  private static final long ENCODED = 0x454e434fL;
 
   private final RegionLanes slabLanes;
   private final long seed;
@@ -190,6 +196,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final Set<Session> cutOff = new HashSet<>();
 
   private final int[] blockBytes;
+
+  /** The namespaces whose blocks may be encoded. */
+  private final BitSet encoded = new BitSet();
+
   private final boolean faulty;
   private final boolean hasTenants;
   private final Tenants tenants;
@@ -229,6 +239,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         hasTenants
             ? new int[] {2 * PAGE, random.nextBoolean() ? PAGE : 2 * PAGE}
             : random.nextInt(3) == 0 ? new int[] {PAGE, 3 * PAGE} : new int[] {2 * PAGE};
+    SplittableRandom forms = new SplittableRandom(seed ^ ENCODED);
+    for (int i = 0; i < blockBytes.length; i++) {
+      boolean isDrawn = planted == Planted.NONE && forms.nextInt(3) == 0;
+      encoded.set(i, isDrawn || planted == Planted.OBJECT_OF_OTHER_FORM_LOADED);
+    }
     slabs = new MemorySegment[2 + random.nextInt(5)];
     for (int i = 0; i < slabs.length; i++) {
       slabs[i] = arena.allocate(SLAB_BYTES, PAGE);
@@ -322,7 +337,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           OBJECT_TRUSTED_AT_EVICTION,
           VISIBLE_BEFORE_THE_LAST_SHARD,
           RETENTION_ENDS_EARLY,
-          RETENTION_BEYOND_THE_QUOTA ->
+          RETENTION_BEYOND_THE_QUOTA,
+          OBJECT_OF_OTHER_FORM_LOADED ->
           SimulatedDevice.Faults.NONE;
       case NONE,
           PUBLISH_BEFORE_CHECKSUM,
@@ -380,7 +396,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           LATE_WRITERS_FORGOTTEN,
           LATE_WRITERS_COUNT_AS_GONE,
           OBJECT_ERROR_COUNTS_AS_STORED,
-          OBJECT_NOT_DELETED ->
+          OBJECT_NOT_DELETED,
+          OBJECT_OF_OTHER_FORM_LOADED ->
           150;
     };
   }
@@ -603,6 +620,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   FailingLedger failing(MemoryLedger ledger) {
     return new FailingLedger(
         ledger, commitFailures, planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN, random.split());
+  }
+
+  @Override
+  public boolean isEncoded(int namespace) {
+    return encoded.get(namespace);
   }
 
   @Override

@@ -4,29 +4,19 @@ import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import java.io.IOException;
-import java.io.InputStream;
-import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import org.jspecify.annotations.Nullable;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Copies past the caches, with the CRC32C made on the way, one pass over the bytes: what no copy of
- * the JDK does. The C core is the Python client's ({@code client-py/src/kvtier/_crc32c.c}),
- * compiled into this module's resources where the build had a C compiler.
+ * the JDK does.
  */
 @SuppressWarnings("restricted") // the functions are our own, their lengths those of the segments
 public final class NativeCopy {
-  private static final Logger LOG = LoggerFactory.getLogger(NativeCopy.class);
   private static final @Nullable NativeCopy INSTANCE = load();
 
   private final MethodHandle copy;
@@ -78,39 +68,12 @@ public final class NativeCopy {
   }
 
   private static @Nullable NativeCopy load() {
-    String name = "/native/linux-" + Machine.current().kernelName() + "/libkvtier_copy.so";
-    try (InputStream library = NativeCopy.class.getResourceAsStream(name)) {
-      if (library == null) {
-        LOG.info("{} is not in this build: copies are made in Java", name);
-        return null;
-      }
-      Path file = Files.createTempFile("kvtier-copy", ".so");
-      try {
-        Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
-        return link(SymbolLookup.libraryLookup(file, Arena.global()));
-      } finally {
-        Files.delete(file);
-      }
-    } catch (IOException | IllegalArgumentException e) {
-      LOG.warn(
-          "{} can't be loaded (is java.io.tmpdir mounted noexec?): copies are made in Java",
-          name,
-          e);
-      return null;
-    }
+    SymbolLookup library = NativeLibrary.lookup();
+    return library == null ? null : link(library);
   }
 
   private static NativeCopy link(SymbolLookup library) {
     Linker linker = Linker.nativeLinker();
-    MethodHandle initialise =
-        linker.downcallHandle(
-            library.findOrThrow("kvtier_crc32c_initialise"), FunctionDescriptor.of(ADDRESS));
-    try {
-      MemorySegment implementation = (MemorySegment) initialise.invokeExact();
-      LOG.debug("checksums by {}", implementation.reinterpret(Long.MAX_VALUE).getString(0));
-    } catch (Throwable t) {
-      throw Libc.defect(t);
-    }
     // Critical, so that a byte array may be an end: a copy of some MiB keeps the collector waiting
     // for less than a millisecond.
     return new NativeCopy(

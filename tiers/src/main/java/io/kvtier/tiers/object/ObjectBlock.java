@@ -1,5 +1,6 @@
 package io.kvtier.tiers.object;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
@@ -158,8 +159,9 @@ final class ObjectBlock {
    * asked for. The transfer gets the block's checksum, generation, parent and depth.
    *
    * @param received how many bytes of the parts were filled
-   * @return OK; CORRUPT; VERSION_MISMATCH; or DENIED for an object of this block whose key is not
-   *     here, or that is not encrypted although it must be. Unless OK, the slot may hold anything
+   * @return OK; CORRUPT; VERSION_MISMATCH; TOO_LARGE for this block in another form, which has
+   *     another length; or DENIED for an object of this block whose key is not here, or that is not
+   *     encrypted although it must be. Unless OK, the slot may hold anything
    */
   Status open(Transfer transfer, long received) {
     if (received < HEADER_BYTES) {
@@ -171,7 +173,11 @@ final class ObjectBlock {
     }
     int stored = header.storedLength(ONLY);
     int annotationBytes = header.annotationBytes(ONLY);
+    if (isInOtherForm(transfer)) {
+      return Status.TOO_LARGE;
+    }
     if (!header.isOf(ONLY, transfer)
+        || header.length(ONLY) != transfer.length
         || header.begin(ONLY) != HEADER_BYTES
         || stored < 0
         || annotationBytes > ObjectHeaderDescriptor.ANNOTATION_BYTES_MAX
@@ -194,6 +200,24 @@ final class ObjectBlock {
     } finally {
       buffers.give(buffer);
     }
+  }
+
+  /**
+   * Whether the header that was read is of this block in another form, which has another length.
+   */
+  boolean isInOtherForm(Transfer transfer) {
+    return header.check(transfer.namespaceHigh, transfer.namespaceLow) == Status.OK
+        && header.isOf(ONLY, transfer)
+        && header.length(ONLY) == otherLength(transfer);
+  }
+
+  /** The length of the other form of a block; -1 when it has none. */
+  private static long otherLength(Transfer transfer) {
+    BlockEncoding encoding = transfer.encoding;
+    if (encoding == null) {
+      return -1;
+    }
+    return transfer.length == encoding.rawBytes() ? encoding.encodedBytes() : encoding.rawBytes();
   }
 
   private Status open(Transfer transfer, int stored, int annotationBytes, MemorySegment buffer) {

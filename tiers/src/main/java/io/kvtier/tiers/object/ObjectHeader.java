@@ -142,13 +142,12 @@ final class ObjectHeader {
         : Status.CORRUPT;
   }
 
-  /** Whether a block's entry is of the key that a transfer names, and of its length. */
+  /** Whether a block's entry is of the key that a transfer names. */
   boolean isOf(int block, Transfer transfer) {
     long entry = ObjectHeaderDescriptor.entryOffset(block);
     return Words.getShort(memory, entry + ObjectHeaderDescriptor.GROUP_OFFSET) == transfer.group
         && Words.getByte(memory, entry + ObjectHeaderDescriptor.KEY_LENGTH_OFFSET)
             == transfer.keyBytes
-        && length(block) == transfer.length
         && memory
                 .asSlice(
                     entry + ObjectHeaderDescriptor.KEY_OFFSET, ObjectHeaderDescriptor.KEY_BYTES_MAX)

@@ -31,6 +31,7 @@ import org.slf4j.LoggerFactory;
  * <ul>
  *   <li>OK, with the checksum, generation, parent and depth of the object
  *   <li>MISS if there is no object, this node has no key for it, or the breaker is open
+ *   <li>TOO_LARGE if the object is the block in another form, which has another length
  *   <li>CORRUPT, VERSION_MISMATCH, DENIED, DEADLINE, IO_ERROR
  * </ul>
  *

@@ -308,6 +308,10 @@ final class ObjectTries {
       }
       case StoreResult.Absent _ -> onAbsent(operation, now);
       case StoreResult.Present _ -> onPresent(operation, now);
+      case StoreResult.Corrupt _ when isInOtherForm(operation) -> {
+        lane.answered();
+        finish(operation, Status.TOO_LARGE);
+      }
       case StoreResult.Corrupt _ -> {
         lane.answered();
         counters.add(ObjectCounter.CORRUPT, 1);
@@ -394,6 +398,11 @@ final class ObjectTries {
 
   // ---- ends
   // ------------------------------------------------------------------------------------------------
+
+  /** Whether the store has sent too much because the block has another form, which is longer. */
+  private static boolean isInOtherForm(ObjectOperation operation) {
+    return operation.isLoad() && operation.block.isInOtherForm(operation.transfer());
+  }
 
   private void againOr(ObjectOperation operation, long atLeastNs, Status otherwise) {
     if (!again(operation, atLeastNs)) {

@@ -1,6 +1,8 @@
 package io.kvtier.tiers.transfer;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.BlockCoder;
 import java.lang.foreign.MemorySegment;
 import java.util.zip.CRC32C;
 
@@ -18,6 +20,14 @@ public final class Checksums {
   /** The leg of {@link Transfer.Kind#CHECKSUM}. */
   public static void run(Transfer transfer) {
     transfer.checksum = of(transfer.bytes());
-    transfer.status = Status.OK;
+    BlockEncoding encoding = transfer.encoding;
+    boolean isEncoded = encoding != null && transfer.length == encoding.encodedBytes();
+    transfer.status =
+        encoding == null || !isEncoded || decodes(encoding, transfer) ? Status.OK : Status.CORRUPT;
+  }
+
+  private static boolean decodes(BlockEncoding encoding, Transfer transfer) {
+    MemorySegment raw = MemorySegment.ofArray(new byte[(int) encoding.rawBytes()]);
+    return BlockCoder.OF_THIS_MACHINE.decode(encoding, transfer.bytes(), raw) != BlockCoder.NONE;
   }
 }

@@ -1,7 +1,9 @@
 package io.kvtier.tiers.transfer;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One block's way through one pipeline. The index fills a transfer from its pool, one leg works on
@@ -74,6 +76,12 @@ public final class Transfer {
 
   public int length;
   public int slotBytes;
+
+  /**
+   * LOAD, and CHECKSUM as a check: how blocks of the namespace are encoded; null when they are not.
+   * The length says which form the bytes have.
+   */
+  public @Nullable BlockEncoding encoding;
 
   /** The device of a lower tier, and the region of the device. */
   public int device;

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodec;
@@ -286,6 +287,22 @@ final class ObjectBlockTest {
     }
     // The object of a shorter block, asked for as a longer one's.
     assertEquals(Status.CORRUPT, open(object, wanted(1200)));
+  }
+
+  @Test
+  void open_blockInItsOtherForm_isTooLarge() {
+    BlockEncoding encoding = new BlockEncoding(512, 1);
+    for (int length : new int[] {1024, 784}) {
+      byte[] object = sealed(transfer(length), NONE);
+      Transfer other = wanted(length == 784 ? 1024 : 784);
+      other.encoding = encoding;
+      assertEquals(Status.TOO_LARGE, open(object, other));
+      other.keyBytes--;
+      assertEquals(Status.CORRUPT, open(object, other));
+    }
+    Transfer neither = wanted(784);
+    neither.encoding = encoding;
+    assertEquals(Status.CORRUPT, open(sealed(transfer(1000), NONE), neither));
   }
 
   @Test

@@ -6,10 +6,12 @@ import io.kvtier.client.Options;
 import io.kvtier.client.RequestContext;
 import io.kvtier.client.internal.shared.CopyArguments;
 import io.kvtier.client.internal.shared.Outcome;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.BlockCoder;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -32,6 +34,7 @@ final class Get {
   private static final long WINDOW_BYTES = 4L << 20;
   private static final int WINDOWS_AHEAD = 4;
   private static final Copies COPIES = Copies.OF_THIS_MACHINE;
+  private static final BlockCoder CODER = BlockCoder.OF_THIS_MACHINE;
 
   private final Operations operations;
   private final Submitter submitter;
@@ -195,7 +198,7 @@ final class Get {
   }
 
   private LocalLeases leases(Operation acquired) {
-    return new LocalLeases(operations, acquired, options);
+    return new LocalLeases(operations, acquired, options, null);
   }
 
   private void settle(Window window, LocalLeases leases) {
@@ -232,14 +235,17 @@ final class Get {
    * Copies one leased block out, and says whether the copy counts. After the last copy it counts no
    * longer if the leases are cut off.
    */
-  private static Status copyOut(LocalLeases leases, int index, MemorySegment destination) {
+  private Status copyOut(LocalLeases leases, int index, MemorySegment destination) {
     MemorySegment source = leases.segment(index);
-    long bytes = source.byteSize();
+    BlockEncoding encoding = leases.isEncoded(index) ? namespace.properties().encoding() : null;
+    long bytes = encoding == null ? source.byteSize() : encoding.rawBytes();
     if (bytes > destination.byteSize()) {
       return Status.TOO_LARGE;
     }
     boolean matches = true;
-    if (leases.mustVerify(index)) {
+    if (encoding != null) {
+      matches = leases.matches(index, CODER.decode(encoding, source, destination));
+    } else if (leases.mustVerify(index)) {
       // The copy is verified, not the source: it is what the caller keeps.
       matches = leases.matches(index, COPIES.copyWithChecksum(source, destination));
     } else {

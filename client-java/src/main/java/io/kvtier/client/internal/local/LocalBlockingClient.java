@@ -13,11 +13,13 @@ import io.kvtier.client.PingResult;
 import io.kvtier.client.Reservations;
 import io.kvtier.client.TextResult;
 import io.kvtier.client.ValueResult;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.LoadReport;
 import io.kvtier.protocol.Verb;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Operations that the calling thread itself submits and waits for. Thread-safe. */
 final class LocalBlockingClient implements BlockingClient {
@@ -60,7 +62,7 @@ final class LocalBlockingClient implements BlockingClient {
   public Leases acquire(Namespace namespace, Keys keys, Options options) {
     return submitter.await(
         start(Verb.ACQUIRE, namespace, keys, options),
-        answered -> new LocalLeases(operations, answered, options));
+        answered -> new LocalLeases(operations, answered, options, encodingOf(namespace)));
   }
 
   @Override
@@ -168,5 +170,9 @@ final class LocalBlockingClient implements BlockingClient {
   private Operation start(Verb verb, Namespace namespace, Keys keys, Options options) {
     Registrar registrar = LocalNamespace.registrar(namespace);
     return operations.keys(verb, registrar, keys, options, submitter.deadlineNs(options), null);
+  }
+
+  private static @Nullable BlockEncoding encodingOf(Namespace namespace) {
+    return LocalNamespace.registrar(namespace).properties().encoding();
   }
 }

@@ -9,13 +9,16 @@ import io.kvtier.client.internal.session.Session;
 import io.kvtier.client.internal.session.Slabs;
 import io.kvtier.client.internal.shared.Log;
 import io.kvtier.client.internal.shared.Outcome;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.linux.BlockCoder;
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
@@ -24,6 +27,8 @@ import org.jspecify.annotations.Nullable;
 
 /** Leases of one session. */
 final class LocalLeases implements Leases, Grant {
+  private static final long DECODED_ALIGNMENT = 64;
+
   private final Operations operations;
   private final @Nullable Session session;
   private final Options options;
@@ -33,6 +38,7 @@ final class LocalLeases implements Leases, Grant {
   private final @Nullable MemorySegment[] views;
   private final int[] checksums;
   private final boolean[] verify;
+  private final boolean[] encoded;
   private final long[] ids;
   private final int granted;
   private final long endNs;
@@ -44,8 +50,17 @@ final class LocalLeases implements Leases, Grant {
   private final boolean[] corrupt;
   private volatile boolean anyCorrupt;
 
-  /** Reads the answer to ACQUIRE, and maps the slabs that it names. */
-  LocalLeases(Operations operations, Operation acquired, Options options) {
+  /**
+   * Reads the answer to ACQUIRE, and maps the slabs that it names.
+   *
+   * @param encoding views of encoded blocks are decoded copies; null: they are views of the encoded
+   *     bytes
+   */
+  LocalLeases(
+      Operations operations,
+      Operation acquired,
+      Options options,
+      @Nullable BlockEncoding encoding) {
     this.operations = operations;
     this.options = options;
     this.status = acquired.status();
@@ -57,6 +72,7 @@ final class LocalLeases implements Leases, Grant {
     this.views = new MemorySegment[count];
     this.checksums = new int[count];
     this.verify = new boolean[count];
+    this.encoded = new boolean[count];
     this.ids = new long[count];
     this.corrupt = new boolean[count];
     int taken = 0;
@@ -106,9 +122,38 @@ final class LocalLeases implements Leases, Grant {
     this.granted = taken;
     this.endNs = taken == 0 ? Long.MIN_VALUE : end;
     this.context = askedIn;
+    if (encoding != null) {
+      decode(encoding, statuses);
+    }
     this.blocks = Blocks.wrap(statuses, tiers);
     // The calls are still in use, so this cannot fail.
     this.session = asked != null && taken > 0 && asked.lifetime().beginUse() ? asked : null;
+  }
+
+  /** Puts decoded copies in place of the views of encoded blocks. */
+  private void decode(BlockEncoding encoding, byte[] statuses) {
+    for (int i = 0; i < views.length; i++) {
+      MemorySegment view = views[i];
+      if (view == null || !encoded[i]) {
+        continue;
+      }
+      MemorySegment raw = Arena.ofAuto().allocate(encoding.rawBytes(), DECODED_ALIGNMENT);
+      long checksum = BlockCoder.OF_THIS_MACHINE.decode(encoding, view, raw);
+      if (checksum == BlockCoder.NONE || (int) checksum != checksums[i]) {
+        corrupt[i] = true;
+        anyCorrupt = true;
+        statuses[i] = (byte) Status.CORRUPT.code();
+      } else {
+        views[i] = raw.asReadOnly();
+        checksums[i] = Copies.checksum(raw);
+        verify[i] = false;
+      }
+    }
+  }
+
+  /** Whether a view shows the encoded bytes of its block. */
+  boolean isEncoded(int index) {
+    return encoded[index];
   }
 
   /** Maps a leased block; OK when it is mapped. */
@@ -117,6 +162,7 @@ final class LocalLeases implements Leases, Grant {
       MemorySegment slab = asked.wires().slabs().get(call.slab(index), false);
       views[block] = slab.asSlice(call.offset(index), call.length(index));
       checksums[block] = call.checksum(index);
+      encoded[block] = (call.flags(index) & CompletionDescriptor.BLOCK_FLAG_ENCODED) != 0;
       verify[block] = (call.flags(index) & CompletionDescriptor.BLOCK_FLAG_VERIFY) != 0;
       return Status.OK;
     } catch (IOException | IndexOutOfBoundsException e) {
@@ -158,7 +204,7 @@ final class LocalLeases implements Leases, Grant {
   @Override
   public MemorySegment segment(int index) {
     MemorySegment view = views[index];
-    if (view == null) {
+    if (view == null || blocks.status(index) != Status.OK) {
       throw new IllegalStateException("block " + index + " is not leased: " + blocks.status(index));
     }
     if (closed.get()) {
@@ -212,6 +258,15 @@ final class LocalLeases implements Leases, Grant {
     return matches(index, Copies.checksum(segment(index)));
   }
 
+  /**
+   * Whether a leased block that was decoded is sound; notes it if not.
+   *
+   * @param decoded the answer of the coder
+   */
+  boolean matches(int index, long decoded) {
+    return matches(index, decoded == BlockCoder.NONE ? ~checksums[index] : (int) decoded);
+  }
+
   /** Whether bytes that were read of a leased block have its checksum; notes it if not. */
   boolean matches(int index, int checksum) {
     boolean same = checksum == checksums[index];
@@ -225,7 +280,7 @@ final class LocalLeases implements Leases, Grant {
   @Override
   public boolean verify() {
     for (int i = 0; i < views.length; i++) {
-      if (views[i] != null && !verify(i)) {
+      if (corrupt[i] || (views[i] != null && !verify(i))) {
         return false;
       }
     }

@@ -104,7 +104,7 @@ final class LocalNamespace implements Namespace {
   public CompletableFuture<Leases> acquire(Keys keys, Options options) {
     return submitter.async(
         listener -> start(Verb.ACQUIRE, keys, options, listener),
-        answered -> new LocalLeases(operations, answered, options));
+        answered -> new LocalLeases(operations, answered, options, properties.encoding()));
   }
 
   @Override

@@ -8,6 +8,7 @@ import io.kvtier.client.internal.session.Call;
 import io.kvtier.client.internal.session.Session;
 import io.kvtier.client.internal.session.Slabs;
 import io.kvtier.client.internal.shared.Log;
+import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
@@ -28,8 +29,10 @@ final class LocalReservations implements Reservations, Grant {
   private final String detail;
   private final Blocks blocks;
   private final @Nullable MemorySegment[] views;
+  private final byte[] statuses;
+  private final boolean[] encoded;
   private final long[] ids;
-  private final int granted;
+  private int granted;
   private final AtomicBoolean settled = new AtomicBoolean();
 
   /** Reads the answer to RESERVE, and maps the slabs that it names. */
@@ -39,11 +42,12 @@ final class LocalReservations implements Reservations, Grant {
     this.status = reserved.status();
     this.detail = reserved.detail();
     int count = reserved.count();
-    byte[] statuses = new byte[count];
+    this.statuses = new byte[count];
     byte[] tiers = new byte[count];
     reserved.outcomes(statuses, tiers);
     this.views = new MemorySegment[count];
     this.ids = new long[count];
+    this.encoded = new boolean[count];
     int taken = 0;
     Session asked = reserved.session();
     boolean writing = asked != null && asked.lifetime().beginWriting();
@@ -76,6 +80,7 @@ final class LocalReservations implements Reservations, Grant {
     try {
       MemorySegment slab = asked.wires().slabs().get(call.slab(index), true);
       views[block] = slab.asSlice(call.offset(index), call.length(index));
+      encoded[block] = (call.flags(index) & CompletionDescriptor.BLOCK_FLAG_ENCODED) != 0;
       return Status.OK;
     } catch (IOException | IndexOutOfBoundsException e) {
       Log.warn("a reservation could not be mapped", e);
@@ -186,6 +191,28 @@ final class LocalReservations implements Reservations, Grant {
     }
     return operations.ids(
         Verb.COMMIT, RequestDescriptor.FLAG_CHECKSUMS, some, pairs, granted, deadlineNs, null);
+  }
+
+  /** Whether the slot of a reserved block is for its encoded form. */
+  boolean isEncoded(int index) {
+    return encoded[index];
+  }
+
+  /** Gives the slot of a block back that does not fit: the block is TOO_LARGE. */
+  void giveBack(int index) {
+    int place = 0;
+    for (int i = 0; i < index; i++) {
+      place += views[i] == null ? 0 : 1;
+    }
+    Session some = session;
+    if (views[index] == null || some == null) {
+      throw new IllegalStateException("block " + index + " is not reserved");
+    }
+    some.giveBack(Verb.ABORT, new long[] {ids[place]}, 1);
+    System.arraycopy(ids, place + 1, ids, place, granted - place - 1);
+    granted--;
+    views[index] = null;
+    statuses[index] = (byte) Status.TOO_LARGE.code();
   }
 
   /** The session of the reserved blocks; null where there are none. */

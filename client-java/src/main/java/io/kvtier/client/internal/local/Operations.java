@@ -41,7 +41,7 @@ final class Operations {
       @Nullable Consumer<Operation> whenDone) {
     int flags =
         switch (verb) {
-          case ACQUIRE -> acquireFlags(options);
+          case ACQUIRE -> acquireFlags(options) | RequestDescriptor.FLAG_ENCODED;
           case RESERVE -> Records.importanceFlags(options.importance());
           default -> 0;
         };
@@ -49,9 +49,18 @@ final class Operations {
     return keys(verb, flags, argument, namespace, keys, options, deadlineNs, whenDone);
   }
 
-  /** RESERVE of slots that are filled by copies, whose checksums the commit brings. */
-  Operation reserveForCopies(Registrar namespace, Keys keys, Options options, long deadlineNs) {
-    int flags = RequestDescriptor.FLAG_CHECKSUMS | Records.importanceFlags(options.importance());
+  /**
+   * RESERVE of slots that are filled by copies, whose checksums the commit brings.
+   *
+   * @param encoded whether the slots are for encoded blocks, where the namespace and the daemon
+   *     have them
+   */
+  Operation reserveForCopies(
+      Registrar namespace, Keys keys, boolean encoded, Options options, long deadlineNs) {
+    int flags =
+        RequestDescriptor.FLAG_CHECKSUMS
+            | (encoded ? RequestDescriptor.FLAG_ENCODED : 0)
+            | Records.importanceFlags(options.importance());
     return keys(Verb.RESERVE, flags, 0, namespace, keys, options, deadlineNs, null);
   }
 
@@ -94,7 +103,8 @@ final class Operations {
           "the parent has " + parent.keyBytes() + " bytes, the keys have " + keys.keyBytes());
     }
     Request request = new Request(verb, deadlineNs);
-    request.flags = flags;
+    boolean encodes = namespace.properties().encoding() != null && session.wires().encodes();
+    request.flags = encodes ? flags : flags & ~RequestDescriptor.FLAG_ENCODED;
     request.priority = options.priority().code();
     request.namespaceId = registration.id();
     request.group = options.group();

@@ -7,11 +7,14 @@ import io.kvtier.client.RequestContext;
 import io.kvtier.client.internal.session.Session;
 import io.kvtier.client.internal.shared.CopyArguments;
 import io.kvtier.client.internal.shared.Outcome;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
+import io.kvtier.protocol.linux.BlockCoder;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -28,6 +31,7 @@ final class Transfers {
   private static final int COMMITS_AHEAD = 4;
 
   private static final Copies COPIES = Copies.OF_THIS_MACHINE;
+  private static final BlockCoder CODER = BlockCoder.OF_THIS_MACHINE;
 
   private final Operations operations;
   private final Submitter submitter;
@@ -125,8 +129,10 @@ final class Transfers {
     Outcome outcome = new Outcome(count);
     ArrayDeque<Commit> commits = new ArrayDeque<>();
     // The reservations that nobody waits for yet.
-    Operation ahead = startReserve(namespace, keys, 0, Math.min(count, chunk), options, deadlineNs);
+    Operation ahead =
+        startReserve(namespace, keys, 0, Math.min(count, chunk), true, options, deadlineNs);
     int from = 0;
+    BitSet unfit = new BitSet();
     try {
       while (ahead != null) {
         Operation reserved = ahead;
@@ -135,22 +141,20 @@ final class Transfers {
         ahead =
             more
                 ? startReserve(
-                    namespace, keys, next, Math.min(count, next + chunk), options, deadlineNs)
+                    namespace, keys, next, Math.min(count, next + chunk), true, options, deadlineNs)
                 : null;
-        LocalReservations reservations =
-            submitter.await(
-                reserved, answered -> new LocalReservations(operations, answered, options));
-        List<Operation> annotating =
-            bytes == null
-                ? List.of()
-                : annotate(
-                    namespace,
-                    keys.slice(from, next),
-                    bytes.subList(from, next),
-                    reservations,
-                    options,
-                    deadlineNs);
-        commits.add(copyIn(reservations, sources, from, annotating, !more, deadlineNs));
+        commits.add(
+            fill(
+                namespace,
+                keys,
+                from,
+                reserved,
+                sources,
+                bytes,
+                unfit,
+                !more,
+                options,
+                deadlineNs));
         if (commits.size() > COMMITS_AHEAD) {
           commits.remove().note(submitter, outcome);
         }
@@ -168,13 +172,63 @@ final class Transfers {
         commit.note(submitter, outcome);
       }
     }
+    for (int begin = unfit.nextSetBit(0); begin >= 0; begin = unfit.nextSetBit(from)) {
+      // Blocks that do not fit are put raw.
+      from = Math.min(unfit.nextClearBit(begin), begin + chunk);
+      Operation reserved = startReserve(namespace, keys, begin, from, false, options, deadlineNs);
+      fill(namespace, keys, begin, reserved, sources, bytes, unfit, true, options, deadlineNs)
+          .note(submitter, outcome);
+    }
     return outcome.result();
   }
 
+  /**
+   * Fills what was reserved, and sends annotations and the commit.
+   *
+   * @param unfit gets the blocks that do not fit their encoded slots
+   */
+  private Commit fill(
+      Registrar namespace,
+      Keys keys,
+      int from,
+      Operation reserved,
+      List<MemorySegment> sources,
+      @Nullable List<byte[]> bytes,
+      BitSet unfit,
+      boolean last,
+      Options options,
+      long deadlineNs) {
+    int to = from + reserved.count();
+    LocalReservations reservations =
+        submitter.await(reserved, answered -> new LocalReservations(operations, answered, options));
+    List<Operation> annotating =
+        bytes == null
+            ? List.of()
+            : annotate(
+                namespace,
+                keys.slice(from, to),
+                bytes.subList(from, to),
+                reservations,
+                options,
+                deadlineNs);
+    BlockEncoding encoding = namespace.properties().encoding();
+    return copyIn(reservations, sources, from, encoding, annotating, unfit, last, deadlineNs);
+  }
+
   private Operation startReserve(
-      Registrar namespace, Keys keys, int from, int to, Options options, long deadlineNs) {
+      Registrar namespace,
+      Keys keys,
+      int from,
+      int to,
+      boolean encoded,
+      Options options,
+      long deadlineNs) {
     return operations.reserveForCopies(
-        namespace, keys.slice(from, to), CopyArguments.at(options, keys, from), deadlineNs);
+        namespace,
+        keys.slice(from, to),
+        encoded,
+        CopyArguments.at(options, keys, from),
+        deadlineNs);
   }
 
   /**
@@ -187,7 +241,9 @@ final class Transfers {
       LocalReservations reservations,
       List<MemorySegment> sources,
       int from,
+      @Nullable BlockEncoding encoding,
       List<Operation> annotating,
+      BitSet unfit,
       boolean last,
       long deadlineNs) {
     int[] checksums = new int[reservations.count()];
@@ -202,6 +258,18 @@ final class Transfers {
           MemorySegment slot = reservations.segment(i);
           boolean little = last && left > ahead && left - source.byteSize() <= ahead;
           left -= source.byteSize();
+          if (encoding != null && reservations.isEncoded(i)) {
+            if (little) {
+              reservations.announceCommit();
+            }
+            long checksum = CODER.encode(encoding, source, slot);
+            checksums[i] = (int) checksum;
+            if (checksum == BlockCoder.NONE) {
+              reservations.giveBack(i);
+              unfit.set(from + i);
+            }
+            continue;
+          }
           checksums[i] =
               little
                   ? COPIES.copyWithChecksum(

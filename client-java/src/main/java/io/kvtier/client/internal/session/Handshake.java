@@ -21,6 +21,9 @@ import java.util.List;
 
 /** The first two messages of a session: the client's hello and the daemon's welcome. */
 final class Handshake {
+  /** Daemons know encoded blocks from this minor version on. */
+  private static final int VERSION_MINOR_ENCODED = 1;
+
   /** The daemon refuses this client, or a request of it, and says why. */
   static final class Refused extends IOException {
     private static final long serialVersionUID = 1L;
@@ -56,7 +59,8 @@ final class Handshake {
       DaemonView daemon,
       DaemonInfo info,
       long slabBytes,
-      int slabCount) {}
+      int slabCount,
+      boolean encodes) {}
 
   /** The possible reasons why a daemon listens but does not answer. */
   static final String WHY_SILENT =
@@ -166,7 +170,13 @@ final class Handshake {
         new DaemonView(daemon),
         info,
         welcome.get(ValueLayout.JAVA_LONG_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_BYTES_OFFSET),
-        welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_COUNT_OFFSET));
+        welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_COUNT_OFFSET),
+        minorVersion(welcome) >= VERSION_MINOR_ENCODED);
+  }
+
+  private static int minorVersion(MemorySegment welcome) {
+    return welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_VERSION_OFFSET)
+        & 0xffff;
   }
 
   /** The daemon's text in a welcome that accepts this client. */

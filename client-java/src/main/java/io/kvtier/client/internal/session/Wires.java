@@ -22,6 +22,7 @@ public final class Wires implements AutoCloseable {
   private final SocketQuestions questions;
   private final Slabs slabs;
   private final DaemonInfo info;
+  private final boolean encodes;
   private int lastPassed;
 
   /**
@@ -36,6 +37,7 @@ public final class Wires implements AutoCloseable {
     this.doorbell = welcome.doorbell();
     this.daemon = welcome.daemon();
     this.info = welcome.info();
+    this.encodes = welcome.encodes();
     this.questions = new SocketQuestions(socket);
     this.slabs = new Slabs(questions, arena, welcome.slabBytes(), welcome.slabCount());
   }
@@ -62,6 +64,11 @@ public final class Wires implements AutoCloseable {
 
   public DaemonInfo info() {
     return info;
+  }
+
+  /** Whether the daemon knows encoded blocks. */
+  public boolean encodes() {
+    return encodes;
   }
 
   /**

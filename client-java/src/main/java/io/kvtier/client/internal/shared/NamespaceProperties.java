@@ -2,21 +2,28 @@ package io.kvtier.client.internal.shared;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Utf8;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The name of a namespace, and all that makes its bytes interchangeable.
  *
  * @param all the properties with the name
  * @param text one line {@code property=value} for each property, sorted
+ * @param encoding how blocks are encoded; null when they are not
  */
 public record NamespaceProperties(
-    String name, long blockBytes, Map<String, String> all, String text) {
+    String name,
+    long blockBytes,
+    Map<String, String> all,
+    String text,
+    @Nullable BlockEncoding encoding) {
   /** Checks the arguments of a caller. */
   public static NamespaceProperties of(
       String name, long blockBytes, Map<String, String> properties) {
@@ -60,7 +67,8 @@ public record NamespaceProperties(
       throw new IllegalArgumentException(
           "the properties have more than " + Protocol.TEXT_BYTES_MAX + " bytes");
     }
-    return new NamespaceProperties(name, blockBytes, Map.copyOf(sorted), text);
+    return new NamespaceProperties(
+        name, blockBytes, Map.copyOf(sorted), text, BlockEncoding.of(sorted, blockBytes));
   }
 
   @Override

@@ -66,6 +66,9 @@ public abstract class BlockRecords {
 
   private static final int IMPORTANCE_MASK = 3 << IMPORTANCE_SHIFT;
 
+  /** The copies of the block are in the encoded form of its namespace. */
+  public static final int FLAG_ENCODED = 8192;
+
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index.core;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.RequestDescriptor;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -36,6 +37,8 @@ public final class Namespaces {
    *
    * @param number the number by which sessions know the namespace
    * @param tenant the owner; another tenant can have a namespace with an equal name
+   * @param blockBytes the bytes of a raw block
+   * @param encoding how clients may encode blocks; null when they may not
    * @param identity no other namespace has an equal one
    */
   public record Namespace(
@@ -44,8 +47,14 @@ public final class Namespaces {
       int tenant,
       String name,
       long blockBytes,
+      @Nullable BlockEncoding encoding,
       Map<String, String> properties,
       Identity identity) {
+    /** The bytes of a block in one of its forms, as it is stored. */
+    public long storedBytes(boolean isEncoded) {
+      return isEncoded && encoding != null ? encoding.encodedBytes() : blockBytes;
+    }
+
     /** The block size, the tenant and the properties in one text, which {@link #ofText} reads. */
     public String text() {
       return identity.text;
@@ -129,6 +138,12 @@ public final class Namespaces {
       throw new IllegalStateException("block " + block + " is of a namespace that was forgotten");
     }
     return namespace;
+  }
+
+  /** The bytes of a block, as it is stored. */
+  public int storedBytes(Directory directory, int block) {
+    boolean isEncoded = directory.has(BlockRecords.FLAG_ENCODED, block);
+    return (int) of(directory, block).storedBytes(isEncoded);
   }
 
   @Nullable
@@ -216,6 +231,7 @@ public final class Namespaces {
             tenant,
             name,
             blockBytes,
+            BlockEncoding.of(properties, blockBytes),
             properties,
             new Identity(text, new Fingerprint(digest.getLong(), digest.getLong())));
     if (reused < 0) {

@@ -10,6 +10,7 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.Shard;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.gpu.DeviceRegion;
@@ -99,6 +100,13 @@ final class Regions {
           + namespace.name()
           + "' "
           + namespace.blockBytes();
+    }
+    if (namespace.encoding() != null) {
+      return "the blocks of namespace '"
+          + namespace.name()
+          + "' can be encoded, and regions can't have encoded blocks yet: register a namespace"
+          + " without "
+          + BlockEncoding.PROPERTY;
     }
     String form = namespace.properties().get(FORM);
     Shard shard = layout.shard();

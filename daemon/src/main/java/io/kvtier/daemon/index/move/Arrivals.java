@@ -35,7 +35,7 @@ final class Arrivals {
 
   /** A block is in its first slot, and verified. */
   void becomeResident(int block) {
-    int length = copies.blockBytes(block);
+    int length = copies.storedBytes(block);
     first.becomeResident(block);
     directory.clearHits(block);
     for (Ingestion target : targets) {

@@ -60,10 +60,15 @@ public final class Audits {
     return true;
   }
 
-  /** The checksum of a block was made again. */
-  void finish(int block, int checksum) {
+  /**
+   * The checksum of a block was made again, and an encoded block was decoded.
+   *
+   * @param status OK, or CORRUPT when the block can't be decoded
+   */
+  void finish(int block, int checksum, Status status) {
     directory.set(Directory.FLAG_AUDITED, block, false);
-    if (first.isResident(block) && checksum != directory.checksum(block)) {
+    boolean isSound = status == Status.OK && checksum == directory.checksum(block);
+    if (first.isResident(block) && !isSound) {
       copies.dropDamaged(block);
       listener.onFirstSettled(block, Status.MISS);
     } else {

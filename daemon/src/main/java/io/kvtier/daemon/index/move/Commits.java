@@ -49,7 +49,7 @@ final class Commits {
   void commit(int block) {
     first.setState(block, CopyState.STAGING);
     directory.addUses(block, 1);
-    int length = copies.blockBytes(block);
+    int length = copies.storedBytes(block);
     // A commit gives its hold back: only the slots bound how many blocks wait for their checksums.
     // The checksum of a block that finds no place to wait is made at once; clients wait meanwhile.
     if (length <= inlineChecksumBytes

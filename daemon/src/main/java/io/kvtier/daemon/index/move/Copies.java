@@ -56,9 +56,9 @@ final class Copies {
     return namespaces.of(directory, block).tenant();
   }
 
-  /** The length of a block. */
-  int blockBytes(int block) {
-    return (int) namespaces.of(directory, block).blockBytes();
+  /** The bytes of a block, as it is stored. */
+  int storedBytes(int block) {
+    return namespaces.storedBytes(directory, block);
   }
 
   // ---- use

@@ -308,7 +308,7 @@ public final class Evictions {
       target.tier().takeBack(block);
       return false;
     }
-    target.budget().spend(copies.blockBytes(block));
+    target.budget().spend(copies.storedBytes(block));
     target.tier().setState(block, CopyState.STAGING);
     return true;
   }
@@ -360,7 +360,7 @@ public final class Evictions {
     }
     if (store.status == Status.OK) {
       tier.becomeResident(block);
-      target.budget().spend((long) store.writtenBytes - copies.blockBytes(block));
+      target.budget().spend((long) store.writtenBytes - copies.storedBytes(block));
       counters.add(tier.traits().counts().writtenBytes(), store.writtenBytes);
       counters.add(Counter.DEMOTIONS, 1);
     } else {

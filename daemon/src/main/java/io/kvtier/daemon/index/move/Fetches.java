@@ -20,6 +20,7 @@ import java.lang.foreign.MemorySegment;
 /** How blocks come from the sources to the first tier. Confined to the index. */
 public final class Fetches {
   private final Directory directory;
+  private final Namespaces namespaces;
   private final Counters counters;
   private final Sources sources;
   private final Mover mover;
@@ -35,6 +36,7 @@ public final class Fetches {
   Fetches(
       MoveParts parts, Sources sources, Records records, Promotions promotions, Arrivals arrivals) {
     directory = parts.core().directory();
+    namespaces = parts.core().namespaces();
     counters = parts.core().counters();
     mover = parts.mover();
     stack = parts.stack();
@@ -72,7 +74,7 @@ public final class Fetches {
     directory.setLineage(block, 0, 0);
     directory.addUses(block, 1);
     directory.set(Directory.FLAG_FETCHING, block, true);
-    directory.setSource(block, source);
+    setSource(block, source);
     first.setState(block, CopyState.STAGING);
     if (isPresent) {
       promotions.add(block, priority, prefetch);
@@ -99,12 +101,25 @@ public final class Fetches {
     }
   }
 
+  /**
+   * Sets the source that a block without a slot is fetched from, and the form that the block
+   * probably has there.
+   */
+  private void setSource(int block, int source) {
+    directory.setSource(block, source);
+    directory.set(Directory.FLAG_ENCODED, block, isEncodedIn(block, source));
+  }
+
+  private boolean isEncodedIn(int block, int source) {
+    return namespaces.of(directory, block).encoding() != null && sources.at(source).keepsForms();
+  }
+
   /** Asks the next source that may have a block, or reads it; false when there is none. */
   private boolean askNext(int block, int priority, boolean prefetch) {
     for (int next = directory.source(block) + 1; next < sources.count(); next++) {
       BlockSource source = sources.at(next);
       Presence presence = source.isOpen() ? source.presenceOf(block) : Presence.ABSENT;
-      directory.setSource(block, next);
+      setSource(block, next);
       if (presence == Presence.PRESENT && !promotions.isFull()) {
         promotions.add(block, priority, prefetch);
         return true;
@@ -147,7 +162,7 @@ public final class Fetches {
     if (status == Status.OK) {
       annotate(block, fetch.annotation, fetch.annotationBytes);
       counters.add(traits.fetched(), 1);
-      counters.add(traits.readBytes(), copies.blockBytes(block));
+      counters.add(traits.readBytes(), copies.storedBytes(block));
       directory.set(Directory.FLAG_FETCHING, block, false);
       if (isLeaving) {
         copies.endUse(block);
@@ -157,6 +172,9 @@ public final class Fetches {
         arrivals.becomeResident(block);
         copies.settle(block);
       }
+      return;
+    }
+    if (status == Status.TOO_LARGE && !isLeaving && fetchOtherForm(block)) {
       return;
     }
     counters.add(Counter.CORRUPT, status == Status.CORRUPT ? 1 : 0);
@@ -173,9 +191,42 @@ public final class Fetches {
     miss(block);
   }
 
+  /**
+   * Reads a block again whose object has the other form than was expected; false when that can't be
+   * started.
+   */
+  private boolean fetchOtherForm(int block) {
+    if (!canMove(block)) {
+      return false;
+    }
+    moveTo(block, !directory.has(Directory.FLAG_ENCODED, block));
+    return true;
+  }
+
+  /** Whether a block that is fetched can get another form: all its copies have one form. */
+  private boolean canMove(int block) {
+    return !promotions.isFull() && stack.storedIn(block) == null;
+  }
+
+  /** Gives a block that is fetched a slot for its other form. */
+  private void moveTo(int block, boolean isEncoded) {
+    first.takeBack(block);
+    directory.set(Directory.FLAG_ENCODED, block, isEncoded);
+    promotions.add(block, RequestDescriptor.PRIORITY_HIGH, true);
+  }
+
   /** Reads a block from the next source that has it; false when that can't be started. */
   private boolean fetchInstead(int block, int source) {
     int next = sources.after(source, block);
+    if (next != Sources.NONE
+        && isEncodedIn(block, next) != directory.has(Directory.FLAG_ENCODED, block)) {
+      if (!canMove(block)) {
+        return false;
+      }
+      directory.setSource(block, next);
+      moveTo(block, isEncodedIn(block, next));
+      return true;
+    }
     if (next == Sources.NONE
         || !mover.outside().fetch(block, next, RequestDescriptor.PRIORITY_HIGH)) {
       return false;

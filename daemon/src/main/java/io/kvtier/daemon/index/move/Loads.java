@@ -75,7 +75,7 @@ public final class Loads {
     boolean isLeaving = first.state(block) == CopyState.LEAVING;
     if (load.status == Status.OK) {
       counters.add(Counter.PROMOTIONS, 1);
-      counters.add(from.traits().counts().readBytes(), copies.blockBytes(block));
+      counters.add(from.traits().counts().readBytes(), copies.storedBytes(block));
       if (!isLeaving) {
         directory.addUses(block, -1);
         arrivals.becomeResident(block);

@@ -141,7 +141,7 @@ final class Moves {
   private void settle(Settlement one) {
     switch (one.kind) {
       case CHECKSUM -> commits.finish(one.block, one.checksum);
-      case AUDIT -> audits.finish(one.block, one.checksum);
+      case AUDIT -> audits.finish(one.block, one.checksum, one.status);
       case LOAD -> loads.onLoaded(one);
       case SCRUB -> scrubbers.onScrubbed(one);
       case STORE -> evictions.onStored(one);

@@ -44,7 +44,7 @@ final class StoreTiers {
     common =
         new TierParts.Common(
             core.directory(),
-            block -> (int) namespaces.of(core.directory(), block).blockBytes(),
+            block -> namespaces.storedBytes(core.directory(), block),
             parts.events(),
             tenant -> recordsMax[tenant],
             HeapRoom::left);

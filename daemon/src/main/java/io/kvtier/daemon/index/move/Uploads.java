@@ -290,7 +290,7 @@ public final class Uploads implements Ingestion.Target {
     }
     if (status == Status.OK) {
       counters.add(Counter.OBJECT_STORED, 1);
-      counters.add(Counter.OBJECT_WRITTEN_BYTES, copies.blockBytes(block));
+      counters.add(Counter.OBJECT_WRITTEN_BYTES, copies.storedBytes(block));
       objects.know(block, directory.isLinked(block));
     } else if (status != Status.CORRUPT) {
       counters.add(Counter.OBJECT_ERRORS, 1);

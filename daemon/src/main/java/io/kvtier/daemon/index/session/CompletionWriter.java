@@ -168,8 +168,6 @@ public final class CompletionWriter {
     long result = completion + CompletionDescriptor.HEADER_BYTES;
     int resultBytes = Records.result(verb);
     boolean isLong = resultBytes == CompletionDescriptor.LONG_RESULT_BYTES;
-    Namespaces.Namespace namespace = isLong ? namespaces.byId(operation.namespaceId) : null;
-    int blockBytes = namespace == null ? 0 : (int) namespace.blockBytes();
     for (int i = 0; i < count; i++, result += resultBytes) {
       int packed = operation.status[i] | operation.tier[i] << 16;
       if (!isLong) {
@@ -181,7 +179,7 @@ public final class CompletionWriter {
         Words.putLong(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, 0);
         Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, 0);
       } else {
-        writeHold(session, operation, i, packed, blockBytes, segment, result);
+        writeHold(session, operation, i, packed, segment, result);
       }
     }
   }
@@ -191,20 +189,26 @@ public final class CompletionWriter {
       Operation operation,
       int place,
       int packed,
-      int blockBytes,
       MemorySegment segment,
       long result) {
     int block = operation.block[place];
     SlotAllocator slots = first.slots();
     int slot = first.slot(block);
     boolean verify = operation.verb == Verb.ACQUIRE && first.mustVerify(block, session.id());
-    Words.putInt(
-        segment, result, packed | (verify ? CompletionDescriptor.BLOCK_FLAG_VERIFY << 24 : 0));
+    int flags =
+        (verify ? CompletionDescriptor.BLOCK_FLAG_VERIFY : 0)
+            | (directory.has(Directory.FLAG_ENCODED, block)
+                ? CompletionDescriptor.BLOCK_FLAG_ENCODED
+                : 0);
+    Words.putInt(segment, result, packed | flags << 24);
     Words.putInt(
         segment, result + CompletionDescriptor.BLOCK_CHECKSUM_OFFSET, directory.checksum(block));
     Words.putLong(segment, result + CompletionDescriptor.BLOCK_ID_OFFSET, operation.holdId[place]);
     Words.putInt(segment, result + CompletionDescriptor.BLOCK_SLAB_OFFSET, slots.regionOf(slot));
-    Words.putInt(segment, result + CompletionDescriptor.BLOCK_LENGTH_OFFSET, blockBytes);
+    Words.putInt(
+        segment,
+        result + CompletionDescriptor.BLOCK_LENGTH_OFFSET,
+        namespaces.storedBytes(directory, block));
     Words.putLong(segment, result + CompletionDescriptor.BLOCK_OFFSET_OFFSET, slots.offsetOf(slot));
   }
 }

@@ -43,6 +43,9 @@ public final class Operation {
   /** RESERVE: the client makes the checksums while it copies. */
   public boolean isCopied;
 
+  /** ACQUIRE: the client reads encoded blocks. */
+  public boolean readsEncoded;
+
   /** RESERVE: the client writes only a shard of each block. */
   public boolean isOfShard;
 

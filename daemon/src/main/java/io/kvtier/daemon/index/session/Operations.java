@@ -99,6 +99,7 @@ public final class Operations {
     operation.beganNs = latencies.roundNs();
     operation.namespaceId = request.namespaceId;
     operation.isCopied = request.has(RequestDescriptor.FLAG_CHECKSUMS);
+    operation.readsEncoded = request.has(RequestDescriptor.FLAG_ENCODED);
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
     requests.began(operation, request.origin);

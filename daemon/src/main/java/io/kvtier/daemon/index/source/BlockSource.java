@@ -76,6 +76,12 @@ public interface BlockSource {
   /** The most transfers that the pipeline takes. */
   int depth();
 
+  /**
+   * Whether the source has blocks in the form in which daemons store them, which may be encoded.
+   * Other sources have raw blocks.
+   */
+  boolean keepsForms();
+
   /** Whether a read would be tried now. */
   boolean isOpen();
 

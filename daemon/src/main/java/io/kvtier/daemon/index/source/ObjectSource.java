@@ -52,6 +52,11 @@ public final class ObjectSource extends ProbedSource {
   }
 
   @Override
+  public boolean keepsForms() {
+    return true;
+  }
+
+  @Override
   public Pipeline pipeline() {
     return parts.traffic().pipeline();
   }

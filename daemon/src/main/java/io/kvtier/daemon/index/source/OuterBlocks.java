@@ -111,6 +111,11 @@ public final class OuterBlocks extends ProbedSource {
   }
 
   @Override
+  public boolean keepsForms() {
+    return parts.traits == OF_NODES;
+  }
+
+  @Override
   public Pipeline pipeline() {
     return parts.pipeline;
   }

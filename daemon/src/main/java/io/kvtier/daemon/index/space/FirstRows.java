@@ -72,7 +72,7 @@ public final class FirstRows implements TierRows {
     directory.copyKey(block, entry.key);
     entry.keyBytes = directory.keyBytes(block);
     entry.group = directory.group(block);
-    entry.length = (int) namespace.blockBytes();
+    entry.length = namespaces.storedBytes(directory, block);
     entry.checksum = directory.checksum(block);
     entry.generation = ++generation;
     entry.parent = directory.parent(block);

@@ -131,14 +131,14 @@ public final class ResidentTier {
     return slots.slotBytes(slots.classOf(slot(block))) - headerBytes;
   }
 
-  /** Notes the size class of a new namespace's blocks. */
+  /** Notes the size classes of a new namespace's blocks. */
   public void open(Namespaces.Namespace namespace) {
     namespaces.open(namespace);
   }
 
-  /** The size class of a namespace's blocks; NONE when they can't be here. */
-  public int classFor(int namespaceId) {
-    return namespaces.classFor(namespaceId);
+  /** The size class of a namespace's blocks in one of their forms; NONE when they can't be here. */
+  public int classFor(int namespaceId, boolean isEncoded) {
+    return namespaces.classFor(namespaceId, isEncoded);
   }
 
   /** Whether a block can be here at all. */

@@ -6,14 +6,15 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Arrays;
 
 /**
- * The namespaces of blocks in a tier: the size class of their slots, and the counts of their
- * resident blocks. Confined to the index.
+ * The namespaces of blocks in a tier: the size class of their slots, raw and encoded, and the
+ * counts of their resident blocks. Confined to the index.
  */
 final class TierNamespaces {
   private final Directory directory;
   private final SlotAllocator slots;
   private final int headerBytes;
   private int[] classOf = new int[64];
+  private int[] encodedClassOf = new int[64];
   private int[] residentOf = new int[64];
 
   /**
@@ -34,22 +35,28 @@ final class TierNamespaces {
         : SlotAllocator.NONE;
   }
 
-  /** Notes the size class of a new namespace's blocks. */
+  /** Notes the size classes of a new namespace's blocks. */
   void open(Namespaces.Namespace namespace) {
     if (namespace.id() >= classOf.length) {
-      classOf = Arrays.copyOf(classOf, Math.max(2 * classOf.length, namespace.id() + 1));
+      int length = Math.max(2 * classOf.length, namespace.id() + 1);
+      classOf = Arrays.copyOf(classOf, length);
+      encodedClassOf = Arrays.copyOf(encodedClassOf, length);
     }
-    classOf[namespace.id()] = sizeClass(namespace.tenant(), namespace.blockBytes());
+    classOf[namespace.id()] = sizeClass(namespace.tenant(), namespace.storedBytes(false));
+    encodedClassOf[namespace.id()] = sizeClass(namespace.tenant(), namespace.storedBytes(true));
   }
 
-  /** The size class of a namespace's blocks; NONE when they can't be here. */
-  int classFor(int namespaceId) {
-    return classOf[namespaceId];
+  /**
+   * The size class of a namespace's blocks in one of their forms; NONE when they can't be here.
+   * Where blocks have one form, both forms have equal classes.
+   */
+  int classFor(int namespaceId, boolean isEncoded) {
+    return (isEncoded ? encodedClassOf : classOf)[namespaceId];
   }
 
   /** The size class of a block; NONE when it can't be here. */
   int classOf(int block) {
-    return classOf[directory.namespaceId(block)];
+    return classFor(directory.namespaceId(block), directory.has(Directory.FLAG_ENCODED, block));
   }
 
   /** A block has become resident, or is no longer. */

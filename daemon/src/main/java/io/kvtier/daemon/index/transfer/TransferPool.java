@@ -132,6 +132,10 @@ final class TransferPool {
     transfer.slab = memory;
     transfer.slabOffset = offset;
     transfer.slotBytes = bytes;
+    transfer.encoding =
+        why == Purpose.AUDIT || kind == Transfer.Kind.LOAD
+            ? namespaces.of(directory, block).encoding()
+            : null;
     return transfer;
   }
 
@@ -142,7 +146,7 @@ final class TransferPool {
     transfer.block = block;
     transfer.owner = namespace.tenant();
     transfer.priority = priority;
-    transfer.length = (int) namespace.blockBytes();
+    transfer.length = namespaces.storedBytes(directory, block);
     transfer.checksum = directory.checksum(block);
     transfer.status = Status.OK;
     transfer.cause = "";

@@ -49,8 +49,10 @@ public final class Acquires implements Peers.Tiers {
   private final Limits.Times times;
   private final int holdsPerSessionMax;
 
-  /** The number of blocks that the request under way leased at once. */
+  /** The number of blocks that the request under way leased at once, and their bytes. */
   private int hitsInMemory;
+
+  private long bytesInMemory;
 
   Acquires(IndexCore core, SessionParts parts, BlockStore store, Devices devices) {
     directory = core.directory();
@@ -87,6 +89,7 @@ public final class Acquires implements Peers.Tiers {
     int count = request.count;
     int misses = 0;
     hitsInMemory = 0;
+    bytesInMemory = 0;
     boolean hasPeers = operation.isDevice() && !devices.peers().isEmpty();
     int i = 0;
     for (; i < count; i++) {
@@ -131,7 +134,7 @@ public final class Acquires implements Peers.Tiers {
     if (namespace != null) {
       accounts.found(namespace.id(), hitsInMemory, operation.beganNs);
       counters.add(ofFirst.hits(), hitsInMemory);
-      counters.add(ofFirst.readBytes(), hitsInMemory * namespace.blockBytes());
+      counters.add(ofFirst.readBytes(), bytesInMemory);
     }
   }
 
@@ -146,6 +149,7 @@ public final class Acquires implements Peers.Tiers {
     }
     Session session = operations.sessionOf(operation);
     hitsInMemory = 0;
+    bytesInMemory = 0;
     if (block == Directory.NONE
         || !acquireOne(session, job.priority, job.noWait, operation, place, block, isFresh)) {
       Operations.decide(operation, place, Status.MISS, TierId.NONE);
@@ -163,6 +167,9 @@ public final class Acquires implements Peers.Tiers {
       int place,
       int block,
       boolean isFresh) {
+    if (!directory.has(Directory.FLAG_FETCHING, block) && !canRead(operation, block)) {
+      return false;
+    }
     CopyState inMemory = first.state(block);
     if (inMemory == CopyState.RESIDENT) {
       if (operation.isDevice() && store.isDoubtful(block)) {
@@ -215,6 +222,16 @@ public final class Acquires implements Peers.Tiers {
     return true;
   }
 
+  /**
+   * Whether a client reads the form of a block, and counts the block if not. The form of a block
+   * that is being fetched is known only afterwards.
+   */
+  private boolean canRead(Operation operation, int block) {
+    boolean can = operation.readsEncoded || !directory.has(Directory.FLAG_ENCODED, block);
+    counters.add(Counter.MISSES_ENCODED, can ? 0 : 1);
+    return can;
+  }
+
   private TierId sourceOf(int block) {
     return store.sources().at(directory.source(block)).traits().id();
   }
@@ -238,7 +255,10 @@ public final class Acquires implements Peers.Tiers {
   }
 
   private void leaseInMemory(Session session, Operation operation, int place, int block) {
-    hitsInMemory += lease(session, operation, place, block, firstId) ? 1 : 0;
+    if (lease(session, operation, place, block, firstId)) {
+      hitsInMemory++;
+      bytesInMemory += namespaces.storedBytes(directory, block);
+    }
     operation.open += operation.isDevice() ? 1 : 0;
   }
 
@@ -273,7 +293,7 @@ public final class Acquires implements Peers.Tiers {
   private void countHit(Operation operation, int block, TierId from) {
     accounts.found(operation.namespaceId, 1, operation.beganNs);
     counters.add(store.places().hitsOf(from), 1);
-    counters.add(ofFirst.readBytes(), namespaces.of(directory, block).blockBytes());
+    counters.add(ofFirst.readBytes(), namespaces.storedBytes(directory, block));
   }
 
   /** The first copy of a block became resident, or failed to: waiting requests get their answer. */
@@ -288,7 +308,7 @@ public final class Acquires implements Peers.Tiers {
       boolean isDecided = true;
       boolean isOutOfReach =
           status == Status.OK && operation.verb == Verb.ONBOARD && store.isDoubtful(block);
-      if (status != Status.OK || isOutOfReach) {
+      if (status != Status.OK || isOutOfReach || (isAcquire && !canRead(operation, block))) {
         Operations.decide(operation, place, isAcquire ? Status.MISS : Status.STALE, TierId.NONE);
         countMisses(operation, isAcquire ? 1 : 0);
       } else if (isAcquire) {

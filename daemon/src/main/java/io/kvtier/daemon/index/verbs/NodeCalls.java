@@ -86,7 +86,7 @@ public final class NodeCalls {
     if (namespace == null
         || block == Directory.NONE
         || session.ended
-        || namespace.blockBytes() != blockBytes
+        || namespaces.storedBytes(directory, block) != blockBytes
         || !first.isResident(block)) {
       return new NodeCall.Leased.Absent();
     }

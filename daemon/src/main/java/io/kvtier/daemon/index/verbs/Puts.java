@@ -138,7 +138,7 @@ public final class Puts {
       } else if (putsParts && partial.join(block, devices.part()) == PartialBlocks.Join.JOINED) {
         // Further layers or heads of a block that somebody has begun to put.
         store.use(block);
-        takeSlot(session, operation, i, block, namespace);
+        takeSlot(session, operation, i, block);
       } else {
         store.raiseImportance(block, request.importance());
         boolean visible = store.isVisible(block) || store.hasArrived(block);
@@ -184,6 +184,8 @@ public final class Puts {
       busy(operation, place, Refusals.Lack.RECORD);
       return block;
     }
+    boolean isEncoded = request.has(RequestDescriptor.FLAG_ENCODED) && namespace.encoding() != null;
+    directory.set(Directory.FLAG_ENCODED, block, isEncoded);
     directory.setLineage(
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
     directory.setImportance(block, request.importance());
@@ -194,17 +196,16 @@ public final class Puts {
       busy(operation, place, Refusals.Lack.DEVICE);
       return Directory.NONE;
     }
-    takeSlot(session, operation, place, block, namespace);
+    takeSlot(session, operation, place, block);
     return block;
   }
 
   /** Gives a block that is in use its slot, or has it wait for one. */
-  private void takeSlot(
-      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
-    int sizeClass = first.classFor(namespace.id());
+  private void takeSlot(Session session, Operation operation, int place, int block) {
+    int sizeClass = first.sizeClass(block);
     // Further layers go where the first ones went, whoever waits for other slots.
     boolean mustWait = queue.waiting(sizeClass) > 0 && first.state(block) != CopyState.RESERVED;
-    Slot slot = mustWait ? Slot.NONE : reserveOne(session, operation, place, block, namespace);
+    Slot slot = mustWait ? Slot.NONE : reserveOne(session, operation, place, block);
     if (slot == Slot.BEGUN) {
       operation.open++;
     } else if (slot == Slot.NONE) {
@@ -234,10 +235,9 @@ public final class Puts {
   }
 
   /** Gives a fresh block its slot and its reservation. */
-  private Slot reserveOne(
-      Session session, Operation operation, int place, int block, Namespaces.Namespace namespace) {
+  private Slot reserveOne(Session session, Operation operation, int place, int block) {
     if (operation.isDevice()) {
-      return offloadOne(operation, place, block, namespace);
+      return offloadOne(operation, place, block);
     }
     boolean mayHold = session.mayHold(holdsPerSessionMax);
     int hold =
@@ -254,7 +254,7 @@ public final class Puts {
     if (!hasSlot
         && !store.reserve(
             block,
-            first.classFor(namespace.id()),
+            first.sizeClass(block),
             session.id(),
             operation.isCopied,
             SlotAllocator.ANY_LANE)) {
@@ -290,13 +290,12 @@ public final class Puts {
   }
 
   /** Gives a block its slot, unless it has one, and has it copied there. */
-  private Slot offloadOne(
-      Operation operation, int place, int block, Namespaces.Namespace namespace) {
+  private Slot offloadOne(Operation operation, int place, int block) {
     boolean isFirst = first.state(block) == CopyState.NONE;
     if (isFirst
         && !store.reserve(
             block,
-            first.classFor(namespace.id()),
+            first.sizeClass(block),
             SlotAllocator.DAEMON,
             false,
             devices.laneOf(operation))) {
@@ -337,10 +336,9 @@ public final class Puts {
     Operation operation = operations.at((int) (item >>> 32));
     int place = (int) item;
     int block = operation.block[place];
-    Namespaces.Namespace namespace = namespaces.of(directory, block);
     Session session = operations.sessionOf(operation);
-    Slot slot = reserveOne(session, operation, place, block, namespace);
-    if (slot == Slot.NONE && isStuck(operation, first.classFor(namespace.id()))) {
+    Slot slot = reserveOne(session, operation, place, block);
+    if (slot == Slot.NONE && isStuck(operation, first.sizeClass(block))) {
       giveUp(operation, block);
       busy(operation, place, Refusals.Lack.SLOT);
       slot = Slot.DECIDED;
@@ -357,7 +355,13 @@ public final class Puts {
     if (namespace == null) {
       return 0;
     }
-    int sizeClass = first.classFor(namespace.id());
+    int raw = first.classFor(namespace.id(), false);
+    int encoded = first.classFor(namespace.id(), true);
+    return cutShort(operation, status, raw)
+        + (encoded == raw ? 0 : cutShort(operation, status, encoded));
+  }
+
+  private int cutShort(Operation operation, Status status, int sizeClass) {
     int waiting = queue.waiting(sizeClass);
     queue.removeIf(
         sizeClass,
@@ -437,6 +441,7 @@ public final class Puts {
         continue;
       }
       requests.wrote(block, operation.origin);
+      countForm(block);
       if (isPart) {
         if (!partial.written(block)) {
           // The block becomes visible with the last shard.
@@ -457,5 +462,20 @@ public final class Puts {
       }
     }
     operations.endOrWait(session, operation, request);
+  }
+
+  /** Counts a commit in a namespace with an encoding. */
+  private void countForm(int block) {
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    if (namespace.encoding() == null) {
+      return;
+    }
+    if (directory.has(Directory.FLAG_ENCODED, block)) {
+      counters.add(Counter.PUT_ENCODED, 1);
+      counters.add(Counter.PUT_ENCODED_BYTES, namespace.storedBytes(true));
+      counters.add(Counter.PUT_ENCODED_RAW_BYTES, namespace.blockBytes());
+    } else {
+      counters.add(Counter.PUT_RAW, 1);
+    }
   }
 }

@@ -70,7 +70,7 @@ public final class Registrations {
     }
     if (known == null) {
       String why = isOfReader(session, request) ? registry.whyNoReader(tenant, blockBytes) : null;
-      why = why == null ? registry.whyNot(tenant, blockBytes) : why;
+      why = why == null ? registry.whyNot(tenant, blockBytes, properties) : why;
       if (why != null) {
         writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
         return;

@@ -8,6 +8,7 @@ import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counted;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.BitSet;
@@ -92,9 +93,9 @@ public final class Registry {
             || slots.classesInUse(tenant) < SlotAllocator.CLASSES_MAX / 2);
   }
 
-  /** Why a tenant can have no namespace of blocks of that size; null when it can. */
+  /** Why a tenant can have no namespace of such blocks; null when it can. */
   @Nullable
-  public String whyNot(int tenant, long blockBytes) {
+  public String whyNot(int tenant, long blockBytes, Map<String, String> properties) {
     if (namespaces.size(tenant) >= namespaces.max(tenant)) {
       forgetUnused();
     }
@@ -130,10 +131,17 @@ public final class Registry {
             + ".file_bytes) with its header";
       }
     }
-    if (!hasClasses(tenant, blockBytes)) {
+    BlockEncoding encoding;
+    try {
+      encoding = BlockEncoding.of(properties, blockBytes);
+    } catch (IllegalArgumentException e) {
+      return e.getMessage();
+    }
+    long encodedBytes = encoding == null ? blockBytes : encoding.encodedBytes();
+    if (!hasClasses(tenant, blockBytes, encodedBytes)) {
       forgetUnused();
     }
-    if (!hasClasses(tenant, blockBytes)) {
+    if (!hasClasses(tenant, blockBytes, encodedBytes)) {
       return "block_bytes is "
           + blockBytes
           + ", but there are "
@@ -143,9 +151,11 @@ public final class Registry {
     return null;
   }
 
-  private boolean hasClasses(int tenant, long blockBytes) {
+  private boolean hasClasses(int tenant, long blockBytes, long encodedBytes) {
     for (ResidentTier tier : store.stack().all()) {
-      if (tier.hasSpaceFor(tenant) && tier.sizeClass(tenant, blockBytes) == SlotAllocator.NONE) {
+      if (tier.hasSpaceFor(tenant)
+          && (tier.sizeClass(tenant, blockBytes) == SlotAllocator.NONE
+              || tier.sizeClass(tenant, encodedBytes) == SlotAllocator.NONE)) {
         return false;
       }
     }
@@ -209,13 +219,17 @@ public final class Registry {
         continue;
       }
       for (ResidentTier tier : tiers) {
-        int sizeClass = tier.classFor(id);
-        if (sizeClass != SlotAllocator.NONE) {
-          classes.get(tier.number()).set(sizeClass);
-        }
+        keep(tier.classFor(id, false), classes.get(tier.number()));
+        keep(tier.classFor(id, true), classes.get(tier.number()));
       }
     }
     tiers.forEach(tier -> tier.slots().forgetClasses(classes.get(tier.number())));
+  }
+
+  private static void keep(int sizeClass, BitSet classes) {
+    if (sizeClass != SlotAllocator.NONE) {
+      classes.set(sizeClass);
+    }
   }
 
   /** Warns when a tenant has fewer records than slots: some of the slots stay empty. */
@@ -224,7 +238,7 @@ public final class Registry {
     int records = store.records().max(tenant);
     long slots = 0;
     for (ResidentTier tier : store.stack().all()) {
-      int sizeClass = tier.classFor(added.id());
+      int sizeClass = tier.classFor(added.id(), true);
       slots += sizeClass == SlotAllocator.NONE ? 0 : slotsFor(tier.slots(), tenant, sizeClass);
     }
     if (records < slots && !warned.get(tenant)) {

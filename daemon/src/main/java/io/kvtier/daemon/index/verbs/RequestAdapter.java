@@ -105,6 +105,11 @@ public final class RequestAdapter {
         && verb != Verb.RESERVE) {
       throw new ProtocolViolation(verb + " brings no checksums");
     }
+    if ((flags & RequestDescriptor.FLAG_ENCODED) != 0
+        && verb != Verb.RESERVE
+        && verb != Verb.ACQUIRE) {
+      throw new ProtocolViolation(verb + " grants no blocks that could be encoded");
+    }
     if ((flags & RequestDescriptor.FLAG_CORRUPT) != 0 && verb != Verb.RELEASE) {
       throw new ProtocolViolation(verb + " has read nothing that could be corrupt");
     }
