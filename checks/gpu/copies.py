@@ -267,6 +267,8 @@ class Check:
             ("NHD_blocks_first", pool("LCND", kv("BCNHD"))),
             ("HND", pool("LCHND", kv("CBHND"))),
             ("HND_to_NHD", pool("LCND", kv("BCHND"))),
+            ("HND_to_NHD_odd_cells", pool("LCND", Part("kv", "BCHND", [blocks, 2, heads, tokens, 33], dtype))),
+            ("NHD_to_heads_first", pool("HLCND", kv("CBNHD"))),
             ("NHD_to_NCLD", pool("NCLD", kv("CBNHD"))),
             ("cross_layer", pool("LCND", kv("BLCNHD"))),
             ("NCLD_pool", pool("NCLD", kv("NCLHD"))),
@@ -495,7 +497,7 @@ class Check:
 
         cases: list[tuple[str, dict[str, object]]] = [("calibrated", {}), ("calibrated_gentle", {"enough": 0.6})]
         cases += [(f"staged_{blocks}_blocks", {"strategy": "STAGED", "stagingBlocks": blocks}) for blocks in (16, 64, 128)]
-        cases += [(f"kernel_{blocks}_blocks", {"strategy": "KERNEL", "linkBlocks": blocks}) for blocks in (4, 16)]
+        cases += [(f"kernel_{blocks}_blocks", {"strategy": "KERNEL", "writeBlocks": blocks, "readBlocks": blocks}) for blocks in (4, 16)]
         cases += [("batch", {"strategy": "BATCH"})]
         if self.tuning:
             cases = [

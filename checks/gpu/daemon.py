@@ -383,57 +383,80 @@ class Check:
             return
         if not self.link:
             self.limits()
-        layers, heads, tokens, dim = 32, 8, 16, 128
-        blocks = 64 if self.quick else 512
+        # As in the part speed: what falls out of memory is dropped, and no disk is measured.
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
         with self.daemon.client() as client:
-            # As vLLM has them on a GPU: the heads of a token side by side on the host.
-            for axes, shape in (("CBNHD", (tokens, "heads")), ("CBHND", ("heads", tokens))):
+            for axes in ("CBNHD", "CBHND"):
                 for ranks in (1, 2, 4, 8):
-                    name = f"{axes[2:]}_of_{ranks}_ranks"
-                    each = heads // ranks
-                    inner = tuple(each if extent == "heads" else extent for extent in shape)
-                    tensors = [
-                        [torch.randn(2, 2 * blocks, *inner, dim, device="cuda", dtype=torch.bfloat16) for _ in range(layers)]
-                        for _ in range(ranks)
-                    ]
-                    self.one_shape(client, name, axes, tensors, blocks, heads, tokens)
-                    del tensors
+                    self.one_shape(client, axes, ranks)
                     torch.cuda.empty_cache()
 
-    def one_shape(
-        self, client: Client, name: str, axes: str, tensors: list[list[torch.Tensor]], blocks: int, heads: int, tokens: int
-    ) -> None:
+    def one_shape(self, client: Client, axes: str, ranks: int) -> None:
+        """A stream of puts, and one of gets: an operation of each rank for some blocks, and the next ones before they are over."""
         import kvtier.torch as ktorch
 
-        shards = [
-            ktorch.Shard([axes] * len(some), tokens, heads, number * heads // len(tensors))
-            for number, some in enumerate(tensors)
+        layers, heads, tokens, dim = 32, 8, 16, 128
+        blocks, seconds = (64, 0.2) if self.quick else (512, 1.0)
+        size, ahead = blocks // 4, 3
+        name = f"{axes[2:]}_of_{ranks}_ranks"
+        inner = {"NHD": (tokens, heads // ranks), "HND": (heads // ranks, tokens)}[axes[2:]]
+        tensors = [
+            [torch.randn(2, 2 * blocks, *inner, dim, device="cuda", dtype=torch.bfloat16) for _ in range(layers)] for _ in range(ranks)
         ]
+        shards = [ktorch.Shard([axes] * layers, tokens, heads, rank * heads // ranks) for rank in range(ranks)]
         form = ktorch.form_of(tensors[0], shards[0])
         namespace = client.namespace(f"shards-{name}", block_bytes=form.block_bytes, form=form.text)
         regions = [ktorch.register(namespace, some, shard=shard) for some, shard in zip(tensors, shards)]
         torch.cuda.synchronize()
-        before = client.stats()["gpus"][0]["copied_bytes"]
-        rates: dict[str, list[float]] = {"put": [], "get": []}
-        for turn in range(4):
-            for what in rates:
-                keys = keys_of(blocks, 9000 + turn)
-                first = 0 if what == "put" else blocks
-                begun = time.perf_counter()
-                copies = [getattr(region, what)(keys, range(first, first + blocks), timeout=30) for region in regions]
-                if any(status is not OK for copying in copies for status in copying.wait(60)):
-                    raise Failure(f"shards {name}: {what}")
-                rates[what].append(blocks * form.block_bytes / (time.perf_counter() - begun) / 1e9)
+        copied = client.stats()["gpus"][0]["copied_bytes"]
+        stay = keys_of(blocks, 9000)
+        number = 9000
+
+        def begin(what: str, turn: int) -> list[Copying]:
+            nonlocal number
+            number += 1
+            at = turn % 4 * size
+            keys = keys_of(size, number) if what == "put" else stay[at : at + size]
+            first = at if what == "put" else blocks + at
+            return [getattr(region, what)(keys, range(first, first + size), timeout=30) for region in regions]
+
+        def rate(what: str) -> float:
+            self.quiet(client)
+            waiting: list[list[Copying]] = []
+            begun, turn = time.perf_counter(), 0
+            while True:
+                more = time.perf_counter() - begun < seconds
+                if more and len(waiting) < ahead:
+                    waiting.append(begin(what, turn))
+                    turn += 1
+                elif waiting:
+                    for copying in waiting.pop(0):
+                        all_ok(copying, f"shards {name}: {what}")
+                else:
+                    return turn * size * form.block_bytes / (time.perf_counter() - begun) / 1e9
+
+        def compare() -> None:
             for tensor in (tensor for some in tensors for tensor in some):
-                if not torch.equal(tensor[:, :blocks], tensor[:, blocks:]):
-                    raise Failure(f"shards {name}: other bits")
-                tensor[:, :blocks] = torch.roll(tensor[:, :blocks], 1, 1)
+                tensor[:, blocks:].zero_()
             torch.cuda.synchronize()
+            for region in regions:
+                all_ok(region.get(stay, range(blocks, 2 * blocks), timeout=30), f"shards {name}: get")
+            if not all(torch.equal(tensor[:, :blocks], tensor[:, blocks:]) for some in tensors for tensor in some):
+                raise Failure(f"shards {name}: other bits")
+
+        for copying in [region.put(stay, range(blocks), timeout=30) for region in regions]:
+            all_ok(copying, f"shards {name}: put")
+        self.quiet(client)
+        if any(status is not OK for status in namespace.pin(stay)):
+            raise Failure("what shall stay can't be pinned")
+        compare()
         for what, way in (("put", "out"), ("get", "in")):
-            # The first turn maps memory.
-            self.row(f"{what}_{name}", statistics.median(rates[what][1:]), "GB/s", f"link_{way}", self.link[way])
+            rate(what)  # The first turn maps memory.
+            self.row(f"{what}_{name}", statistics.median(rate(what) for _ in range(3)), "GB/s", f"link_{way}", self.link[way])
+        compare()
         after = client.stats()["gpus"][0]["copied_bytes"]
-        used = [f"{strategy}_{(after[strategy] - before[strategy]) >> 20}_MiB" for strategy in after if after[strategy] > before[strategy]]
+        used = [f"{strategy}_{(after[strategy] - copied[strategy]) >> 20}_MiB" for strategy in after if after[strategy] > copied[strategy]]
         print(f"shards {name}: {', '.join(used)}", flush=True)
         namespace.clear()
         for region in regions:

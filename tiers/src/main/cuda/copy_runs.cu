@@ -1,59 +1,163 @@
 // The copy kernel of the GPU tier: copies the runs of a table, each between any two places that the device can reach.
-// Compiled by scripts/build-kernel into PTX, which is a resource of io.kvtier.tiers.gpu; RunTable.java declares the entry too.
+// Compiled by scripts/build-kernel into PTX, which is a resource of io.kvtier.tiers.gpu; RunTable.java declares forms and entries too.
 //
-// One warp copies one piece of one run at a time, so that few thread blocks keep many accesses to host memory in flight.
-// Accesses are as wide as the run's addresses and length allow, and bypass the caches that the engine's kernels live from.
+// One warp copies one piece of an entry at a time, so that few thread blocks keep many accesses to host memory in flight.  A piece is as
+// many bytes whether the entry is one run or a grid of many short ones: the warp reads all of them before it writes the first.
+// Accesses are as wide as addresses, strides and lengths allow, and bypass the caches that the engine's kernels live from.
 
-struct Run {
-  unsigned long long source;
-  unsigned long long target;
-  unsigned long long length;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+// A grid: runs of equal length in three dimensions, the inner one first.
+struct Form {
+  u64 source_strides[3];
+  u64 target_strides[3];
+  u32 run_bytes;
+  u32 counts[2];
+  u32 alignment;  // all strides and lengths, or-ed
 };
 
-static_assert(sizeof(Run) == 24, "RunTable.java writes entries of 24 bytes");
+struct Entry {
+  u64 source;
+  u64 target;
+  u32 form;
+  u32 from;  // the number of the first byte, counted run by run
+  u32 bytes;
+  u32 unused;
+};
 
-constexpr unsigned int kPieceBytes = 4096;
-constexpr unsigned int kWarp = 32;
+static_assert(sizeof(Form) == 64 && sizeof(Entry) == 32, "RunTable.java writes forms of 64 bytes and entries of 32");
 
-// Copies `bytes`, a multiple of sizeof(T).
-template <typename T>
-__device__ void copy_piece(const char* source, char* target, unsigned int bytes, unsigned int lane) {
-  constexpr unsigned int kInFlight = 8;
-  const T* from = reinterpret_cast<const T*>(source);
-  T* to = reinterpret_cast<T*>(target);
-  unsigned int count = bytes / sizeof(T);
-  unsigned int i = lane;
+constexpr u32 kPieceBytes = 4096;
+constexpr u32 kFormsMax = 8;
+constexpr u32 kOneRun = 0xffffffff;
+constexpr u32 kWarp = 32;
+
+// Walks over the bytes of an entry that is one run, or of a piece that lies in one run.
+struct Straight {
+  static constexpr u32 kInFlight = 8;
+  const char* source;
+  char* target;
+  __device__ void advance(u32 bytes) { source += bytes; target += bytes; }
+};
+
+// Walks over the bytes of a grid.
+struct Strided {
+  static constexpr u32 kInFlight = 4;
+  const Form& form;
+  const char* source;
+  char* target;
+  u32 byte;
+  u32 inner;
+  u32 middle;
+
+  __device__ Strided(const Form& form, const char* source, char* target, u32 from) : form(form) {
+    u32 run = from / form.run_bytes;
+    u32 row = run / form.counts[0];
+    u32 outer = row / form.counts[1];
+    byte = from - run * form.run_bytes;
+    inner = run - row * form.counts[0];
+    middle = row - outer * form.counts[1];
+    this->source = source + byte + inner * form.source_strides[0] + middle * form.source_strides[1] + outer * form.source_strides[2];
+    this->target = target + byte + inner * form.target_strides[0] + middle * form.target_strides[1] + outer * form.target_strides[2];
+  }
+
+  __device__ void advance(u32 bytes) {
+    source += bytes;
+    target += bytes;
+    byte += bytes;
+#pragma unroll 1
+    while (byte >= form.run_bytes) {
+      byte -= form.run_bytes;
+      source += form.source_strides[0] - form.run_bytes;
+      target += form.target_strides[0] - form.run_bytes;
+      if (++inner < form.counts[0]) continue;
+      inner = 0;
+      source += form.source_strides[1] - form.counts[0] * form.source_strides[0];
+      target += form.target_strides[1] - form.counts[0] * form.target_strides[0];
+      if (++middle < form.counts[1]) continue;
+      middle = 0;
+      source += form.source_strides[2] - form.counts[1] * form.source_strides[1];
+      target += form.target_strides[2] - form.counts[1] * form.target_strides[1];
+    }
+  }
+};
+
+// Copies the next bytes, which are a multiple of sizeof(T).
+template <typename T, typename Walk>
+__device__ void copy_units(Walk walk, u32 bytes, u32 lane) {
+  constexpr u32 kInFlight = Walk::kInFlight;
+  u32 count = bytes / sizeof(T);
+  u32 i = lane;
+#pragma unroll 1
   for (; i + (kInFlight - 1) * kWarp < count; i += kInFlight * kWarp) {
     T held[kInFlight];
+    char* to[kInFlight];
 #pragma unroll
-    for (unsigned int j = 0; j < kInFlight; j++) held[j] = __ldcs(from + i + j * kWarp);
+    for (u32 j = 0; j < kInFlight; j++) {
+      held[j] = __ldcs(reinterpret_cast<const T*>(walk.source));
+      to[j] = walk.target;
+      walk.advance(kWarp * sizeof(T));
+    }
 #pragma unroll
-    for (unsigned int j = 0; j < kInFlight; j++) __stcs(to + i + j * kWarp, held[j]);
+    for (u32 j = 0; j < kInFlight; j++) __stcs(reinterpret_cast<T*>(to[j]), held[j]);
   }
-  for (; i < count; i += kWarp) __stcs(to + i, __ldcs(from + i));
+#pragma unroll 1
+  for (; i < count; i += kWarp) {
+    __stcs(reinterpret_cast<T*>(walk.target), __ldcs(reinterpret_cast<const T*>(walk.source)));
+    walk.advance(kWarp * sizeof(T));
+  }
 }
 
-// `pieces`: into how many pieces the longest run is cut; shorter ones have none behind their end.
-extern "C" __global__ void __launch_bounds__(512)
-kvtier_copy_runs(const Run* runs, unsigned int count, unsigned int pieces) {
-  unsigned int lane = threadIdx.x % kWarp;
-  unsigned int warps = gridDim.x * (blockDim.x / kWarp);
-  unsigned long long items = static_cast<unsigned long long>(count) * pieces;
-  for (unsigned long long item = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp; item < items; item += warps) {
-    Run run = runs[item / pieces];
-    unsigned long long offset = (item % pieces) * kPieceBytes;
-    if (offset >= run.length) continue;
-    unsigned long long left = run.length - offset;
-    unsigned int bytes = left < kPieceBytes ? static_cast<unsigned int>(left) : kPieceBytes;
-    const char* source = reinterpret_cast<const char*>(run.source + offset);
-    char* target = reinterpret_cast<char*>(run.target + offset);
-    unsigned long long alignment = run.source | run.target | run.length;
-    if (alignment % 16 == 0) {
-      copy_piece<uint4>(source, target, bytes, lane);
-    } else if (alignment % 4 == 0) {
-      copy_piece<unsigned int>(source, target, bytes, lane);
+// The width in bytes of the accesses that an alignment allows.
+__device__ u32 width(u64 alignment) { return alignment % 16 == 0 ? 16 : alignment % 4 == 0 ? 4 : 1; }
+
+template <typename Walk>
+__device__ void copy_piece(const Walk& walk, u32 bytes, u32 width, u32 lane) {
+  if (width == 16) {
+    copy_units<uint4>(walk, bytes, lane);
+  } else if (width == 4) {
+    copy_units<u32>(walk, bytes, lane);
+  } else {
+    copy_units<unsigned char>(walk, bytes, lane);
+  }
+}
+
+// `table`: kFormsMax forms, and entries behind them.  `pieces`: into how many pieces the longest entry is cut; shorter ones have none
+// behind their end.
+extern "C" __global__ void __launch_bounds__(512, 2) kvtier_copy_runs(const char* table, u32 count, u32 pieces) {
+  __shared__ Form forms[kFormsMax];
+  constexpr u32 kWords = sizeof(forms) / sizeof(uint4);
+  if (threadIdx.x < kWords) reinterpret_cast<uint4*>(forms)[threadIdx.x] = reinterpret_cast<const uint4*>(table)[threadIdx.x];
+  __syncthreads();
+  const Entry* entries = reinterpret_cast<const Entry*>(table + sizeof(forms));
+  u32 lane = threadIdx.x % kWarp;
+  u32 warps = gridDim.x * (blockDim.x / kWarp);
+  // CopyOptions.java: far fewer than 32 bits can count.
+  u32 items = count * pieces;
+  for (u32 item = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp; item < items; item += warps) {
+    Entry entry = entries[item / pieces];
+    u32 skipped = item % pieces * kPieceBytes;
+    if (skipped >= entry.bytes) continue;
+    u32 left = entry.bytes - skipped;
+    u32 bytes = left < kPieceBytes ? left : kPieceBytes;
+    u32 from = entry.from + skipped;
+    const char* source = reinterpret_cast<const char*>(entry.source);
+    char* target = reinterpret_cast<char*>(entry.target);
+    u64 alignment = entry.source | entry.target | entry.from | entry.bytes;
+    if (entry.form == kOneRun) {
+      u32 unit = width(alignment);
+      u32 first = from + lane * unit;
+      copy_piece(Straight{source + first, target + first}, bytes, unit, lane);
+      continue;
+    }
+    const Form& form = forms[entry.form];
+    u32 unit = width(alignment | form.alignment);
+    Strided walk(form, source, target, from + lane * unit);
+    if (from % form.run_bytes + bytes > form.run_bytes) {
+      copy_piece(walk, bytes, unit, lane);
     } else {
-      copy_piece<unsigned char>(source, target, bytes, lane);
+      copy_piece(Straight{walk.source, walk.target}, bytes, unit, lane);
     }
   }
 }

@@ -1,8 +1,13 @@
 package io.kvtier.layout;
 
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
 /**
  * The runs of one part of a block. Nested loops visit the cells in the block's order. The innermost
- * loops whose cells are adjacent on both sides become one run.
+ * loops whose cells are adjacent on both sides become one run. The loops around that run become a
+ * {@link RunGrid}, as long as they stay within one tensor.
  */
 final class PartRuns {
   private static final int AXES = BlockOrder.AXES;
@@ -16,13 +21,19 @@ final class PartRuns {
   private final long pageStride;
   private final long strideInPage;
 
-  /** The number of the loop over layers, where each layer is a tensor of its own; otherwise -1. */
+  /** The number of the loop over several tensors, where each layer has its own; otherwise -1. */
   private int tensorLoop = -1;
+
+  /** The number of the first tensor among those of the part. */
+  private int fromTensor;
 
   private final int firstLayer;
   private int layerLoop;
   private int headLoop;
   private int runBytes;
+
+  /** The bytes of the part on the host, with those of all ranks. */
+  private final long hostBytes;
 
   PartRuns(KvLayout layout, KvPart part, IndexRange layers, IndexRange heads) {
     this.part = part;
@@ -44,7 +55,9 @@ final class PartRuns {
           to[i] = layers.to();
           layerLoop = i;
           hostStride *= layout.blockLayers();
-          tensorLoop = shape.has(KvAxis.LAYER) ? -1 : i;
+          boolean isTensorEach = !shape.has(KvAxis.LAYER);
+          tensorLoop = isTensorEach && layers.count() > 1 ? i : -1;
+          fromTensor = isTensorEach ? layers.from() : 0;
         }
         case PLANE -> {
           to[i] = shape.extent(KvAxis.PLANE);
@@ -63,19 +76,47 @@ final class PartRuns {
       }
     }
     runBytes = shape.cellBytes();
+    hostBytes = hostStride;
   }
 
   void add(int block, long[] addresses, int firstTensor, long host, Runs runs) {
     long device = block / blocksOfPage * pageStride + block % blocksOfPage * strideInPage;
+    long hostOffset = 0;
     for (int i = 0; i < AXES; i++) {
       device += from[i] * deviceStrides[i];
-      host += from[i] * hostStrides[i];
+      hostOffset += from[i] * hostStrides[i];
     }
     // The tensors may begin at a later layer and head of the block.
-    host += firstLayer * hostStrides[layerLoop];
-    host += part.firstHead() * hostStrides[headLoop];
+    hostOffset += firstLayer * hostStrides[layerLoop];
+    hostOffset += part.firstHead() * hostStrides[headLoop];
+    requireWithin(device, deviceStrides, part.shape().spanBytes(), "tensor");
+    requireWithin(hostOffset, hostStrides, hostBytes, "block");
     int loops = joinInnerLoops();
-    walk(0, loops, device, host, addresses, firstTensor, runs);
+    int gridLoops = gridLoops(loops);
+    RunGrid grid = gridLoops < loops ? grid(gridLoops, loops) : null;
+    walk(0, gridLoops, device, host + hostOffset, addresses, firstTensor + fromTensor, grid, runs);
+  }
+
+  /** Nothing outside of the memory that was registered is ever copied, whatever the strides say. */
+  private void requireWithin(long first, long[] strides, long bytes, String what) {
+    long end = first + part.shape().cellBytes();
+    for (int i = 0; i < AXES; i++) {
+      end = Math.addExact(end, Math.multiplyExact(to[i] - from[i] - 1L, strides[i]));
+    }
+    if (first < 0 || end > bytes) {
+      throw new IllegalStateException(
+          "bytes "
+              + first
+              + " to "
+              + end
+              + " of part '"
+              + part.name()
+              + "' are not all in a "
+              + what
+              + " of "
+              + bytes
+              + " bytes");
+    }
   }
 
   /** Counts the runs. */
@@ -107,14 +148,54 @@ final class PartRuns {
     return loops;
   }
 
+  /**
+   * How many of these loops remain around a grid: the innermost ones that count more than one cell
+   * are its dimensions.
+   */
+  private int gridLoops(int loops) {
+    int remaining = loops;
+    int dimensions = 0;
+    while (remaining > 0 && remaining - 1 != tensorLoop) {
+      if (to[remaining - 1] - from[remaining - 1] > 1) {
+        if (dimensions == RunGrid.DIMENSIONS) {
+          break;
+        }
+        dimensions++;
+      }
+      remaining--;
+    }
+    return dimensions == 0 ? loops : remaining;
+  }
+
+  private RunGrid grid(int firstLoop, int loops) {
+    List<RunGrid.Dimension> dimensions = new ArrayList<>(RunGrid.DIMENSIONS);
+    for (int i = loops - 1; i >= firstLoop; i--) {
+      int count = to[i] - from[i];
+      if (count > 1) {
+        dimensions.add(new RunGrid.Dimension(count, deviceStrides[i], hostStrides[i]));
+      }
+    }
+    return RunGrid.of(runBytes, dimensions);
+  }
+
   private void walk(
-      int loop, int loops, long device, long host, long[] addresses, int tensor, Runs runs) {
+      int loop,
+      int loops,
+      long device,
+      long host,
+      long[] addresses,
+      int tensor,
+      @Nullable RunGrid grid,
+      Runs runs) {
     if (loop == loops) {
-      runs.add(addresses[tensor] + device, host, runBytes);
+      if (grid == null) {
+        runs.add(addresses[tensor] + device, host, runBytes);
+      } else {
+        runs.add(addresses[tensor] + device, host, grid);
+      }
       return;
     }
     int count = to[loop] - from[loop];
-    boolean isTensorEach = loop == tensorLoop;
     for (int i = 0; i < count; i++) {
       walk(
           loop + 1,
@@ -122,7 +203,8 @@ final class PartRuns {
           device + i * deviceStrides[loop],
           host + i * hostStrides[loop],
           addresses,
-          isTensorEach ? tensor + from[loop] + i : tensor,
+          loop == tensorLoop ? tensor + i : tensor,
+          grid,
           runs);
     }
   }

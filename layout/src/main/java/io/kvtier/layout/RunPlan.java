@@ -1,20 +1,26 @@
 package io.kvtier.layout;
 
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The runs of the first block of a set of tensors, layer by layer, with the distances to the runs
- * of the next block and of the next page. A plan adds the runs that {@link KvLayout#addRuns}
- * computes, without computing them again for each block.
+ * The runs and grids of the first block of a set of tensors, layer by layer, with the distances to
+ * the runs of the next block and of the next page. A plan adds the runs that {@link
+ * KvLayout#addRuns} computes, without computing them again for each block.
  */
 public final class RunPlan {
-  /** The number of the first run of each layer, and the count of all runs at the end. */
+  /** The number of the first entry of each layer, and the count of all entries at the end. */
   private final int[] firstOfLayer;
 
   private final long[] deviceAddresses;
   private final long[] hostOffsets;
   private final int[] lengths;
+
+  /** The grids of entries that are many runs; null where an entry is one run. */
+  private final @Nullable RunGrid[] grids;
 
   /** The distances to the runs of the same block of the next page. */
   private final long[] pageStrides;
@@ -30,20 +36,25 @@ public final class RunPlan {
   /** The last plan that {@link #isCutAs} found to have the same runs on the host. */
   private @Nullable RunPlan lastMatch;
 
+  /** The grids of copies from the last match, which have the device sides of both. */
+  private @Nullable RunGrid[] gridsFromMatch = new RunGrid[0];
+
   private RunPlan(KvLayout layout, int[] firstOfLayer, Runs first, Strides strides) {
     this.firstOfLayer = firstOfLayer;
     pageStrides = strides.ofPages;
     blockStrides = strides.ofBlocks;
     blocksOfPage = layout.blocksOfPage();
     isLayerMajor = layout.parts().size() == 1 && layout.order().axes().getFirst() == KvAxis.LAYER;
-    int count = first.count();
+    int count = first.entries();
     deviceAddresses = new long[count];
     hostOffsets = new long[count];
     lengths = new int[count];
+    grids = new RunGrid[count];
     for (int i = 0; i < count; i++) {
       deviceAddresses[i] = first.deviceAddress(i);
       hostOffsets[i] = first.hostAddress(i);
       lengths[i] = first.bytes(i);
+      grids[i] = first.grid(i);
     }
   }
 
@@ -66,14 +77,24 @@ public final class RunPlan {
     int[] firstOfLayer = new int[layers + 1];
     Strides strides = new Strides();
     IndexRange heads = IndexRange.all(layout.heads());
+    // The layout checks that all bytes are within the tensors and the block. The last block is the
+    // farthest one, because no stride is negative.
+    layout.addRuns(
+        layout.blocks() - 1, IndexRange.all(layers), heads, tensorAddresses, 0, new Runs());
+    List<RunGrid> known = new ArrayList<>();
     for (int layer = 0; layer < layers; layer++) {
       IndexRange one = new IndexRange(layer, layer + 1);
       some.clear();
       layout.addRuns(0, one, heads, tensorAddresses, 0, some);
-      for (int i = 0; i < some.count(); i++) {
-        all.addSeparate(some.deviceAddress(i), some.hostAddress(i), some.bytes(i));
+      for (int i = 0; i < some.entries(); i++) {
+        RunGrid grid = some.grid(i);
+        if (grid == null) {
+          all.addSeparate(some.deviceAddress(i), some.hostAddress(i), some.bytes(i));
+        } else {
+          all.add(some.deviceAddress(i), some.hostAddress(i), theOneOf(known, grid));
+        }
       }
-      firstOfLayer[layer + 1] = all.count();
+      firstOfLayer[layer + 1] = all.entries();
       Runs inPage = new Runs();
       Runs ofPage = new Runs();
       layout.addRuns(nextInPage, one, heads, tensorAddresses, 0, inPage);
@@ -86,10 +107,23 @@ public final class RunPlan {
     return new RunPlan(layout, firstOfLayer, all, strides);
   }
 
+  /** Equal grids are one object: who copies many entries recognizes it at once. */
+  private static RunGrid theOneOf(List<RunGrid> known, RunGrid grid) {
+    int place = known.indexOf(grid);
+    if (place >= 0) {
+      return known.get(place);
+    }
+    known.add(grid);
+    return grid;
+  }
+
   private static boolean isCutAlike(Runs some, Runs others) {
-    boolean isAlike = some.count() == others.count();
-    for (int i = 0; isAlike && i < some.count(); i++) {
-      isAlike = some.bytes(i) == others.bytes(i) && some.hostAddress(i) == others.hostAddress(i);
+    boolean isAlike = some.entries() == others.entries();
+    for (int i = 0; isAlike && i < some.entries(); i++) {
+      isAlike =
+          some.bytes(i) == others.bytes(i)
+              && some.hostAddress(i) == others.hostAddress(i)
+              && Objects.equals(some.grid(i), others.grid(i));
     }
     return isAlike;
   }
@@ -100,9 +134,9 @@ public final class RunPlan {
     private long[] ofBlocks = new long[0];
 
     void add(int first, Runs some, Runs inPage, Runs ofPage) {
-      ofPages = Arrays.copyOf(ofPages, first + some.count());
-      ofBlocks = Arrays.copyOf(ofBlocks, first + some.count());
-      for (int i = 0; i < some.count(); i++) {
+      ofPages = Arrays.copyOf(ofPages, first + some.entries());
+      ofBlocks = Arrays.copyOf(ofBlocks, first + some.entries());
+      for (int i = 0; i < some.entries(); i++) {
         ofPages[first + i] = ofPage.deviceAddress(i) - some.deviceAddress(i);
         ofBlocks[first + i] = inPage.deviceAddress(i) - some.deviceAddress(i);
       }
@@ -127,15 +161,40 @@ public final class RunPlan {
     if (lastMatch != other
         && Arrays.equals(firstOfLayer, other.firstOfLayer)
         && Arrays.equals(hostOffsets, other.hostOffsets)
-        && Arrays.equals(lengths, other.lengths)) {
+        && Arrays.equals(lengths, other.lengths)
+        && haveGridsCutAs(other)) {
       lastMatch = other;
+      gridsFromMatch = gridsFrom(other);
     }
     return lastMatch == other;
+  }
+
+  private boolean haveGridsCutAs(RunPlan other) {
+    for (int i = 0; i < grids.length; i++) {
+      RunGrid mine = grids[i];
+      RunGrid others = other.grids[i];
+      if (mine == null ? others != null : others == null || !mine.isCutAs(others)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private @Nullable RunGrid[] gridsFrom(RunPlan source) {
+    @Nullable RunGrid[] pairs = new RunGrid[grids.length];
+    List<RunGrid> known = new ArrayList<>();
+    for (int i = 0; i < grids.length; i++) {
+      RunGrid mine = grids[i];
+      RunGrid others = source.grids[i];
+      pairs[i] = mine == null || others == null ? null : theOneOf(known, mine.from(others));
+    }
+    return pairs;
   }
 
   /** Drops the reference to the last matching plan, so that its region can be freed. */
   public void forgetMatch() {
     lastMatch = null;
+    gridsFromMatch = new RunGrid[0];
   }
 
   /**
@@ -150,10 +209,14 @@ public final class RunPlan {
     int sourcePage = sourceBlock / source.blocksOfPage;
     int sourceInPage = sourceBlock % source.blocksOfPage;
     for (int i = firstOfLayer[layers.from()]; i < end; i++) {
-      runs.add(
-          deviceAddresses[i] + distance(i, page, inPage),
-          source.deviceAddresses[i] + source.distance(i, sourcePage, sourceInPage),
-          lengths[i]);
+      long target = deviceAddresses[i] + distance(i, page, inPage);
+      long from = source.deviceAddresses[i] + source.distance(i, sourcePage, sourceInPage);
+      RunGrid grid = gridsFromMatch[i];
+      if (grid == null) {
+        runs.add(target, from, lengths[i]);
+      } else {
+        runs.add(target, from, grid);
+      }
     }
   }
 
@@ -167,8 +230,14 @@ public final class RunPlan {
     int page = block / blocksOfPage;
     int inPage = block % blocksOfPage;
     for (int i = firstOfLayer[layers.from()]; i < end; i++) {
-      runs.add(
-          deviceAddresses[i] + distance(i, page, inPage), hostAddress + hostOffsets[i], lengths[i]);
+      long device = deviceAddresses[i] + distance(i, page, inPage);
+      long host = hostAddress + hostOffsets[i];
+      RunGrid grid = grids[i];
+      if (grid == null) {
+        runs.add(device, host, lengths[i]);
+      } else {
+        runs.add(device, host, grid);
+      }
     }
   }
 }

@@ -23,8 +23,9 @@ final class KvLayoutProperties {
     IndexRange layers = Layouts.anySpan(random, layout.layers());
     IndexRange heads = Layouts.anySpan(random, layout.heads());
     long[] tensors = tensorAddresses(layout, random);
-    Runs runs = new Runs();
-    layout.addRuns(block, layers, heads, tensors, HOST, runs);
+    Runs entries = new Runs();
+    layout.addRuns(block, layers, heads, tensors, HOST, entries);
+    Runs runs = Layouts.expanded(entries);
 
     Map<Long, Long> expected =
         layers.count() == 0 || heads.count() == 0
@@ -41,6 +42,7 @@ final class KvLayoutProperties {
     }
     assertEquals(expected, found);
     assertEquals(expected.size(), runs.totalBytes());
+    assertEquals(expected.size(), entries.totalBytes());
     assertEquals(LayoutOracle.fewestRuns(expected), runs.count());
     assertTrue(hostEnd <= HOST + layout.blockBytes());
   }

@@ -37,7 +37,7 @@ final class KvLayoutTest {
       tensors[i] = (i + 1L) << 32;
     }
     layout.addRuns(3, layers, heads, tensors, 0, runs);
-    return runs;
+    return Layouts.expanded(runs);
   }
 
   @Test

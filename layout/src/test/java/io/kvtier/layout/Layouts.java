@@ -126,6 +126,25 @@ final class Layouts {
     return new TensorShape(text.toString(), extents, strides, elementBytes);
   }
 
+  /** The runs of a list one by one, as few as there can be, without grids. */
+  static Runs expanded(Runs runs) {
+    Runs all = new Runs();
+    for (int entry = 0; entry < runs.entries(); entry++) {
+      RunGrid grid = runs.grid(entry);
+      if (grid == null) {
+        all.add(runs.deviceAddress(entry), runs.hostAddress(entry), runs.bytes(entry));
+        continue;
+      }
+      for (int run = 0; run < grid.runs(); run++) {
+        all.add(
+            runs.deviceAddress(entry) + grid.deviceOffset(run),
+            runs.hostAddress(entry) + grid.hostOffset(run),
+            grid.runBytes());
+      }
+    }
+    return all;
+  }
+
   static IndexRange anySpan(Random random, int count) {
     int from = random.nextInt(count + 1);
     return new IndexRange(from, from + random.nextInt(count - from + 1));

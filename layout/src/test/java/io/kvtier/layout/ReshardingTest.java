@@ -151,9 +151,15 @@ final class ReshardingTest {
       addresses[i] = (long) i << 32;
     }
     for (int block = 0; block < BLOCKS; block++) {
-      Runs runs = new Runs();
+      Runs entries = new Runs();
       rank.addRuns(
-          block, IndexRange.all(rank.layers()), IndexRange.all(rank.heads()), addresses, 0, runs);
+          block,
+          IndexRange.all(rank.layers()),
+          IndexRange.all(rank.heads()),
+          addresses,
+          0,
+          entries);
+      Runs runs = Layouts.expanded(entries);
       for (int i = 0; i < runs.count(); i++) {
         byte[] tensor = tensors[(int) (runs.deviceAddress(i) >>> 32)];
         int device = (int) runs.deviceAddress(i);

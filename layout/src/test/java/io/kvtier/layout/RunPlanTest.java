@@ -13,7 +13,8 @@ import org.junit.jupiter.api.Test;
 /** A plan adds the runs that its layout computes. */
 final class RunPlanTest {
   /** Maps the device address of each byte of a copy to its host address. */
-  private static Map<Long, Long> bytes(Runs runs) {
+  private static Map<Long, Long> bytes(Runs list) {
+    Runs runs = Layouts.expanded(list);
     Map<Long, Long> all = new TreeMap<>();
     for (int run = 0; run < runs.count(); run++) {
       for (int i = 0; i < runs.bytes(run); i++) {
@@ -43,8 +44,9 @@ final class RunPlanTest {
         IndexRange layers = Layouts.anySpan(random, layout.layers());
         Runs expected = new Runs();
         layout.addRuns(block, layers, IndexRange.all(layout.heads()), addresses, 4096, expected);
-        Runs planned = new Runs();
-        plan.addRuns(block, layers, 4096, planned);
+        Runs entries = new Runs();
+        plan.addRuns(block, layers, 4096, entries);
+        Runs planned = Layouts.expanded(entries);
         assertEquals(bytes(expected), bytes(planned), "seed " + seed);
         if (plan.keepsOrder(layers)) {
           ordered++;

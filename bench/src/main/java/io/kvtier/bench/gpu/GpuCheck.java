@@ -239,7 +239,8 @@ public final class GpuCheck {
             words.number("slotBytes", usual.slotBytes()),
             usual.slotRuns(),
             words.number("stagingBlocks", usual.stagingBlocks()),
-            words.number("linkBlocks", usual.linkBlocks()),
+            words.number("writeBlocks", usual.writeBlocks()),
+            words.number("readBlocks", usual.readBlocks()),
             usual.depth());
     String strategy = words.text("strategy", "CALIBRATED");
     boolean calibrated = strategy.equals("CALIBRATED");

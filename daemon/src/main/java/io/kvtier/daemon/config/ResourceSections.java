@@ -31,7 +31,8 @@ final class ResourceSections {
             (int) (staging / slots),
             usual.slotRuns(),
             keys.number("gpu.thread_blocks", 1, 1024),
-            usual.linkBlocks(),
+            usual.writeBlocks(),
+            usual.readBlocks(),
             usual.depth()),
         keys.flag("gpu.restart"));
   }

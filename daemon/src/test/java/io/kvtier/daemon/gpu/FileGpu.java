@@ -367,9 +367,9 @@ public final class FileGpu implements Gpu, GpuDriver {
       throw new GpuException("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS", ILLEGAL_ADDRESS);
     }
     put(() -> {
-      MemorySegment entries = at(table, (long) count * RunTable.ENTRY_BYTES);
+      MemorySegment entries = at(table, RunTable.bytes(count));
       for (int i = 0; i < count; i++) {
-        move(RunTable.source(entries, i), RunTable.target(entries, i), RunTable.length(entries, i));
+        RunTable.visit(entries, i, pieces, FileGpu::move);
       }
     });
   }

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.RunGrid;
 import io.kvtier.layout.Runs;
 import io.kvtier.tiers.files.ByteSize;
 import java.lang.foreign.Arena;
@@ -19,7 +20,19 @@ import org.slf4j.LoggerFactory;
  */
 public final class Calibration {
   private static final Logger LOG = LoggerFactory.getLogger(Calibration.class);
-  private static final int[] RUN_BYTES = {4 << 10, 8 << 10, 32 << 10, 64 << 10, 512 << 10, 2 << 20};
+  private static final int[] RUN_BYTES = {
+    256, 1 << 10, 4 << 10, 8 << 10, 32 << 10, 64 << 10, 512 << 10, 2 << 20
+  };
+
+  /**
+   * Runs that are shorter come in grids, as those of a rank's heads do. Of them, the copy engines
+   * are measured with little to copy: much takes long, and is no faster.
+   */
+  private static final int SHORT_RUN_BYTES = 4 << 10;
+
+  /** As a layer of a block is one grid. */
+  private static final int GRID_BYTES = 64 << 10;
+
   private static final int SMALL_BYTES = 128 << 10;
   private static final int BLOCK_BYTES = 2 << 20;
   private static final int MANY_BLOCKS = 16;
@@ -44,16 +57,35 @@ public final class Calibration {
   /** As a layer of a block lies on the host: the next is elsewhere. */
   private static final int WARM_UP_SPAN_BYTES = 64 << 10;
 
+  /** As the shard of a layer lies: in pieces on both sides. */
+  private static final RunGrid WARM_UP_GRID =
+      RunGrid.of(1 << 10, List.of(new RunGrid.Dimension(16, 4 << 10, 2 << 10)));
+
   /** One round is enough for a strategy that is slower than another by this factor. */
   private static final double HOPELESS = 4;
 
   /** CUDA_ERROR_OUT_OF_MEMORY (cuda.h). */
   private static final int OUT_OF_MEMORY = 2;
 
-  /** One kind of copies, and each strategy's best round of them so far, in bytes a nanosecond. */
-  private record Kind(int runBytes, List<Copy> copies, Map<CopyStrategy, Double> rates) {
-    Kind(int runBytes, List<Copy> copies) {
-      this(runBytes, copies, new EnumMap<>(CopyStrategy.class));
+  /**
+   * One kind of copies, and each strategy's best round of them so far, in bytes a nanosecond.
+   *
+   * @param copiesOfEngines what the copy engines copy instead
+   */
+  private record Kind(
+      int runBytes,
+      List<Copy> copies,
+      List<Copy> copiesOfEngines,
+      Map<CopyStrategy, Double> rates) {
+    Kind(int runBytes, List<Copy> copies, List<Copy> copiesOfEngines) {
+      this(runBytes, copies, copiesOfEngines, new EnumMap<>(CopyStrategy.class));
+    }
+
+    List<Copy> copiesOf(CopyStrategy strategy) {
+      return switch (strategy) {
+        case PLAIN, BATCH -> copiesOfEngines;
+        case STAGED, KERNEL -> copies;
+      };
     }
 
     double fastest() {
@@ -170,15 +202,21 @@ public final class Calibration {
   private List<Kind> kinds() {
     List<Kind> kinds = new ArrayList<>();
     for (int runBytes : RUN_BYTES) {
+      List<Copy> few = List.of();
       if (runBytes <= SMALL_BYTES) {
-        kinds.add(new Kind(runBytes, copies(runBytes, SMALL_BYTES, 1)));
+        few = copies(runBytes, SMALL_BYTES, 1);
+        kinds.add(new Kind(runBytes, few, few));
       }
-      kinds.add(new Kind(runBytes, copies(runBytes, BLOCK_BYTES, 1)));
+      kinds.add(kind(runBytes, copies(runBytes, BLOCK_BYTES, 1), few));
       if (blocks > 1) {
-        kinds.add(new Kind(runBytes, copies(runBytes, BLOCK_BYTES, blocks)));
+        kinds.add(kind(runBytes, copies(runBytes, BLOCK_BYTES, blocks), few));
       }
     }
     return kinds;
+  }
+
+  private static Kind kind(int runBytes, List<Copy> copies, List<Copy> few) {
+    return new Kind(runBytes, copies, runBytes < SHORT_RUN_BYTES ? few : copies);
   }
 
   private void measure(Kind kind) {
@@ -187,7 +225,7 @@ public final class Calibration {
       // The best round: whatever else the machine does makes others slower, and none faster.
       long start = clock.getAsLong();
       for (int round = 0; round < ROUNDS; round++) {
-        double best = kind.rates.merge(strategy, rate(kind.copies), Math::max);
+        double best = kind.rates.merge(strategy, rate(kind.copiesOf(strategy)), Math::max);
         if (HOPELESS * best < kind.fastest() || clock.getAsLong() - start > ROUNDS_NS) {
           break;
         }
@@ -226,6 +264,8 @@ public final class Calibration {
       for (long at = span; at < span + WARM_UP_SPAN_BYTES; at += WARM_UP_RUN_BYTES) {
         runs.add(device + 2 * at, host + at, WARM_UP_RUN_BYTES);
       }
+      long next = span + WARM_UP_SPAN_BYTES;
+      runs.add(device + 2 * next, host + next + WARM_UP_GRID.runBytes(), WARM_UP_GRID);
     }
   }
 
@@ -234,8 +274,18 @@ public final class Calibration {
     for (int block = 0; block < count; block++) {
       Copy copy = new Copy();
       long first = (long) block * blockBytes;
-      for (long at = first; at < first + blockBytes; at += runBytes) {
-        copy.runs.add(device + 2 * at, host + at, runBytes);
+      if (runBytes < SHORT_RUN_BYTES) {
+        RunGrid grid =
+            RunGrid.of(
+                runBytes,
+                List.of(new RunGrid.Dimension(GRID_BYTES / runBytes, 2L * runBytes, runBytes)));
+        for (long at = first; at < first + blockBytes; at += GRID_BYTES) {
+          copy.runs.add(device + 2 * at, host + at, grid);
+        }
+      } else {
+        for (long at = first; at < first + blockBytes; at += runBytes) {
+          copy.runs.add(device + 2 * at, host + at, runBytes);
+        }
       }
       copies.add(copy);
     }

@@ -25,7 +25,7 @@ public final class Copy {
   public Status status = Status.OK;
 
   // Where the lane has come to.
-  int nextRun;
+  int nextEntry;
   int nextByte;
 
   /** In how many batches of the GPU's it is. */
@@ -33,13 +33,22 @@ public final class Copy {
 
   void begin() {
     status = Status.OK;
-    nextRun = 0;
+    nextEntry = 0;
     nextByte = 0;
     batches = 0;
   }
 
   boolean isAllTaken() {
-    return nextRun == runs.count();
+    return nextEntry == runs.entries();
+  }
+
+  /** Goes on behind the next bytes, which are at most the rest of an entry. */
+  void take(int bytes) {
+    nextByte += bytes;
+    if (nextByte == runs.bytes(nextEntry)) {
+      nextEntry++;
+      nextByte = 0;
+    }
   }
 
   int meanRunBytes() {

@@ -1,9 +1,12 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.RunGrid;
+import io.kvtier.layout.Runs;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What a lane gives to the GPU at once: runs of one copy or several, a slot of staging memory that
@@ -13,6 +16,8 @@ import java.util.List;
 final class CopyBatch {
   /** Staged bytes that are not one piece with those before begin at a multiple of this. */
   private static final int STAGING_ALIGNMENT_BYTES = 256;
+
+  private static final long MEMORY_ALIGNMENT_BYTES = 64;
 
   /** The most of a batched call: the copy engine's pause behind it is a hundredth of it. */
   private static final int BATCH_CALL_BYTES = 16 << 20;
@@ -34,21 +39,28 @@ final class CopyBatch {
   private final CopyOptions options;
   private final CopyDirection direction;
   private final long staging;
-  private final MemorySegment table;
-  private final long tableAddress;
+
+  /** What the kernel copies. */
+  private final RunTable table;
+
+  /** What the copy engine copies. */
   private final MemorySegment targets;
+
   private final MemorySegment sources;
   private final MemorySegment lengths;
   private final GpuEvent halfway;
   private final GpuEvent done;
 
-  private final long[] deviceAddresses;
-  private final long[] hostAddresses;
-  private final int[] runLengths;
-  private int runs;
+  /** How many copies the copy engine makes. */
+  private int pieces;
+
+  /** Where the last piece ends on the host. */
+  private long hostEnd;
+
+  /** With the gaps in the staging memory. */
   private int bytes;
+
   private int copiedBytes;
-  private int longest;
 
   /** Whose runs are in this batch, or some of them. */
   final List<Copy> copies = new ArrayList<>();
@@ -71,23 +83,20 @@ final class CopyBatch {
     this.options = options;
     this.direction = direction;
     this.staging = staging;
-    long tableBytes = (long) options.slotRuns() * RunTable.ENTRY_BYTES;
+    long tableBytes = RunTable.bytes(options.slotRuns());
     long wordBytes = (long) options.slotRuns() * Long.BYTES;
-    table = memory.asSlice(0, tableBytes);
-    tableAddress = memoryAddress;
+    table = new RunTable(memory.asSlice(0, tableBytes), memoryAddress, options.slotRuns());
     targets = memory.asSlice(tableBytes, wordBytes);
     sources = memory.asSlice(tableBytes + wordBytes, wordBytes);
     lengths = memory.asSlice(tableBytes + 2 * wordBytes, wordBytes);
     halfway = resources.createEvent();
     done = resources.createEvent();
-    deviceAddresses = new long[options.slotRuns()];
-    hostAddresses = new long[options.slotRuns()];
-    runLengths = new int[options.slotRuns()];
   }
 
   /** The host memory that a batch takes for its tables. */
   static long memoryBytes(CopyOptions options) {
-    return (long) options.slotRuns() * (RunTable.ENTRY_BYTES + 3L * Long.BYTES);
+    long bytes = RunTable.bytes(options.slotRuns()) + options.slotRuns() * 3L * Long.BYTES;
+    return (bytes + MEMORY_ALIGNMENT_BYTES - 1) & -MEMORY_ALIGNMENT_BYTES;
   }
 
   /** Forgets what was in it, to be filled anew. */
@@ -96,11 +105,16 @@ final class CopyBatch {
     kernelIsDue = false;
     kernelIsLate = false;
     kernelIsOver = false;
-    runs = 0;
+    pieces = 0;
+    hostEnd = 0;
     bytes = 0;
     copiedBytes = 0;
-    longest = 0;
     copies.clear();
+    boolean isOut = direction == CopyDirection.OFFLOAD;
+    table.begin(
+        isStaged()
+            ? (isOut ? RunTable.Sides.DEVICE_TO_STAGING : RunTable.Sides.STAGING_TO_DEVICE)
+            : (isOut ? RunTable.Sides.DEVICE_TO_HOST : RunTable.Sides.HOST_TO_DEVICE));
   }
 
   /**
@@ -112,34 +126,118 @@ final class CopyBatch {
     copy.batches++;
     copies.add(copy);
     int bytesMax = bytesMax(copy);
-    while (!copy.isAllTaken() && runs < options.slotRuns()) {
-      int run = copy.nextRun;
-      long host = copy.runs.hostAddress(run) + copy.nextByte;
-      boolean goesOn = runs > 0 && hostAddresses[runs - 1] + runLengths[runs - 1] == host;
-      int start = goesOn ? bytes : align(bytes);
-      int left = copy.runs.bytes(run) - copy.nextByte;
-      int length = Math.min(left, bytesMax - start);
-      if (length < left) {
-        // What is cut keeps the alignment that the kernel's wide accesses need.
-        length &= -RunTable.PIECE_BYTES;
-      }
-      if (length <= 0) {
-        return false;
-      }
-      deviceAddresses[runs] = copy.runs.deviceAddress(run) + copy.nextByte;
-      hostAddresses[runs] = host;
-      runLengths[runs] = length;
-      runs++;
-      bytes = start + length;
-      copiedBytes += length;
-      longest = Math.max(longest, length);
-      copy.nextByte += length;
-      if (length == left) {
-        copy.nextRun++;
-        copy.nextByte = 0;
-      }
+    boolean hasSpace = true;
+    while (hasSpace && !copy.isAllTaken()) {
+      hasSpace =
+          switch (strategy) {
+            case PLAIN, BATCH -> takeRun(copy, bytesMax);
+            case STAGED, KERNEL -> takeEntry(copy, bytesMax);
+          };
     }
     return copy.isAllTaken();
+  }
+
+  /** Takes the rest of the next run, or a part of it, for the copy engine. */
+  private boolean takeRun(Copy copy, int bytesMax) {
+    Runs runs = copy.runs;
+    int entry = copy.nextEntry;
+    RunGrid grid = runs.grid(entry);
+    int left =
+        grid == null
+            ? runs.bytes(entry) - copy.nextByte
+            : grid.runBytes() - copy.nextByte % grid.runBytes();
+    int length = whole(left, bytesMax - bytes);
+    if (pieces == options.slotRuns() || length <= 0) {
+      return false;
+    }
+    setPiece(
+        pieces++,
+        runs.deviceAddress(entry) + deviceOffset(grid, copy.nextByte),
+        runs.hostAddress(entry) + hostOffset(grid, copy.nextByte),
+        length);
+    bytes += length;
+    copiedBytes += length;
+    copy.take(length);
+    return true;
+  }
+
+  /** Takes the rest of the next entry, or a part of it, for the kernel. */
+  private boolean takeEntry(Copy copy, int bytesMax) {
+    Runs runs = copy.runs;
+    int entry = copy.nextEntry;
+    RunGrid grid = runs.grid(entry);
+    if (table.isFull(grid)) {
+      return false;
+    }
+    int from = copy.nextByte;
+    int left = runs.bytes(entry) - from;
+    int start = bytes;
+    if (isStaged()) {
+      start = goesOn(runs.hostAddress(entry) + hostOffset(grid, from)) ? bytes : align(bytes);
+      left = (int) Math.min(left, stagedBytesMax(grid, from));
+    }
+    int length = whole(left, bytesMax - start);
+    if (length <= 0) {
+      return false;
+    }
+    if (isStaged()) {
+      addPieces(runs.hostAddress(entry), grid, from, length, staging + start);
+    }
+    // In the staging memory, the runs lie side by side, from the first byte that is taken on.
+    long other = isStaged() ? staging + start - from : runs.hostAddress(entry);
+    table.add(grid, runs.deviceAddress(entry), other, from, length);
+    bytes = start + length;
+    copiedBytes += length;
+    copy.take(length);
+    return true;
+  }
+
+  /** The part to take of what is left: what is cut keeps the alignment of wide accesses. */
+  private static int whole(int left, int space) {
+    return space < left ? space & -RunTable.PIECE_BYTES : left;
+  }
+
+  /** How many bytes of an entry may be staged, where each piece on the host is a copy by itself. */
+  private long stagedBytesMax(@Nullable RunGrid grid, int from) {
+    long copies = (long) options.slotRuns() - pieces;
+    if (grid == null) {
+      return copies > 0 ? Long.MAX_VALUE : 0;
+    }
+    int span = spanBytes(grid);
+    long firstOfSpan = from % span;
+    return Math.max(0, copies * span - firstOfSpan);
+  }
+
+  private void addPieces(long host, @Nullable RunGrid grid, int from, int length, long staged) {
+    int span = grid == null ? Integer.MAX_VALUE : spanBytes(grid);
+    for (int next = from; next < from + length; ) {
+      int part = Math.min(span - next % span, from + length - next);
+      long place = host + hostOffset(grid, next);
+      if (goesOn(place)) {
+        long before = word(lengths, pieces - 1);
+        lengths.setAtIndex(ValueLayout.JAVA_LONG, pieces - 1, before + part);
+      } else {
+        setPiece(pieces++, staged + (next - from), place, part);
+      }
+      hostEnd = place + part;
+      next += part;
+    }
+  }
+
+  private boolean goesOn(long host) {
+    return pieces > 0 && hostEnd == host;
+  }
+
+  private static int spanBytes(RunGrid grid) {
+    return grid.runsOfHostSpan() * grid.runBytes();
+  }
+
+  private static long deviceOffset(@Nullable RunGrid grid, int at) {
+    return grid == null ? at : grid.deviceOffset(at / grid.runBytes()) + at % grid.runBytes();
+  }
+
+  private static long hostOffset(@Nullable RunGrid grid, int at) {
+    return grid == null ? at : grid.hostOffset(at / grid.runBytes()) + at % grid.runBytes();
   }
 
   /** The most bytes of this batch, where that copy is its last. */
@@ -159,25 +257,28 @@ final class CopyBatch {
   void launch(GpuStream kernels, GpuStream staged, GpuStream direct) {
     switch (strategy) {
       case KERNEL -> {
-        fillTable();
-        // Between siblings it is over in microseconds, as within the device.
-        boolean isPeer = direction == CopyDirection.PEER;
-        copyTable(kernels, isPeer ? options.stagingBlocks() : options.linkBlocks());
+        int blocks =
+            switch (direction) {
+              case OFFLOAD -> options.writeBlocks();
+              case ONBOARD -> options.readBlocks();
+              // It is over in microseconds, as within the device.
+              case PEER -> options.stagingBlocks();
+            };
+        copyTable(kernels, blocks);
         gpu.record(done, kernels);
       }
       case STAGED -> {
         if (direction == CopyDirection.PEER) {
           throw new IllegalStateException("copies between siblings are not staged");
         }
-        fillStagedTable();
         if (direction == CopyDirection.OFFLOAD) {
           copyTable(kernels, options.stagingBlocks());
           gpu.record(halfway, kernels);
           gpu.await(staged, halfway);
-          copySpans(staged);
+          copyPieces(staged);
           gpu.record(done, staged);
         } else {
-          copySpans(staged);
+          copyPieces(staged);
           gpu.record(halfway, staged);
           gpu.await(kernels, halfway);
           copyTable(kernels, options.stagingBlocks());
@@ -185,16 +286,11 @@ final class CopyBatch {
         }
       }
       case BATCH -> {
-        for (int i = 0; i < runs; i++) {
-          setWords(i, deviceAddresses[i], hostAddresses[i], runLengths[i]);
-        }
-        copyBatch(direct, runs);
+        copyBatch(direct);
         gpu.record(done, direct);
       }
       case PLAIN -> {
-        for (int i = 0; i < runs; i++) {
-          copy(direct, deviceAddresses[i], hostAddresses[i], runLengths[i]);
-        }
+        copyEach(direct);
         gpu.record(done, direct);
       }
     }
@@ -221,7 +317,7 @@ final class CopyBatch {
 
   /** Looks at the kernel, some time after the last look. */
   KernelState watchKernel(long nowNs) {
-    if (!isStaged() || kernelIsOver || runs == 0) {
+    if (!isStaged() || kernelIsOver || table.count() == 0) {
       return KernelState.NOTHING_NEW;
     }
     boolean offload = direction == CopyDirection.OFFLOAD;
@@ -244,86 +340,37 @@ final class CopyBatch {
     return gpu.isDone(done);
   }
 
-  private void fillTable() {
-    boolean offload = direction == CopyDirection.OFFLOAD;
-    for (int i = 0; i < runs; i++) {
-      long device = deviceAddresses[i];
-      long host = hostAddresses[i];
-      RunTable.write(table, i, offload ? device : host, offload ? host : device, runLengths[i]);
-    }
-  }
-
-  private void fillStagedTable() {
-    boolean offload = direction == CopyDirection.OFFLOAD;
-    int at = 0;
-    for (int i = 0; i < runs; i++) {
-      at = i > 0 && goesOn(i) ? at : align(at);
-      long device = deviceAddresses[i];
-      long staged = staging + at;
-      RunTable.write(table, i, offload ? device : staged, offload ? staged : device, runLengths[i]);
-      at += runLengths[i];
-    }
-  }
-
-  private boolean goesOn(int run) {
-    return hostAddresses[run - 1] + runLengths[run - 1] == hostAddresses[run];
-  }
-
   private void copyTable(GpuStream stream, int blocksMax) {
-    if (runs > 0) {
-      int pieces = RunTable.pieces(longest);
+    if (table.count() > 0) {
       // No more than have something to do.
-      long useful = ((long) runs * pieces + RunTable.BLOCK_PIECES - 1) / RunTable.BLOCK_PIECES;
-      int blocks = (int) Math.min(blocksMax, useful);
-      gpu.copyTable(stream, tableAddress, runs, pieces, blocks);
+      int blocks = (int) Math.min(blocksMax, table.usefulBlocks());
+      gpu.copyTable(stream, table.address(), table.count(), table.pieces(), blocks);
     }
   }
 
   /** Copies between staging and host: one copy for all that lies side by side on the host. */
-  private void copySpans(GpuStream stream) {
-    int spans = 0;
-    int from = 0;
-    int to = 0;
-    long host = 0;
-    for (int i = 0; i < runs; i++) {
-      if (i == 0 || !goesOn(i)) {
-        if (i > 0) {
-          setWords(spans++, staging + from, host, to - from);
-        }
-        host = hostAddresses[i];
-        from = align(to);
-        to = from;
-      }
-      to += runLengths[i];
-    }
-    if (runs > 0) {
-      setWords(spans++, staging + from, host, to - from);
-    }
-    if (spans > 1 && gpu.hasBatchCopies()) {
+  private void copyPieces(GpuStream stream) {
+    if (pieces > 1 && gpu.hasBatchCopies()) {
       // Without the pause that the copy engine makes between two calls.
-      copyBatch(stream, spans);
-      return;
+      copyBatch(stream);
+    } else {
+      copyEach(stream);
     }
-    for (int i = 0; i < spans; i++) {
+  }
+
+  private void copyEach(GpuStream stream) {
+    for (int i = 0; i < pieces; i++) {
       gpu.copy(stream, word(targets, i), word(sources, i), word(lengths, i));
     }
   }
 
-  private void copy(GpuStream stream, long device, long host, int length) {
-    if (direction == CopyDirection.OFFLOAD) {
-      gpu.copy(stream, host, device, length);
-    } else {
-      gpu.copy(stream, device, host, length);
+  private void copyBatch(GpuStream stream) {
+    if (pieces > 0) {
+      gpu.copyBatch(stream, targets, sources, lengths, pieces);
     }
   }
 
-  private void copyBatch(GpuStream stream, int count) {
-    if (count > 0) {
-      gpu.copyBatch(stream, targets, sources, lengths, count);
-    }
-  }
-
-  private void setWords(int i, long device, long host, long length) {
+  private void setPiece(int i, long device, long host, long length) {
     boolean offload = direction == CopyDirection.OFFLOAD;
     targets.setAtIndex(ValueLayout.JAVA_LONG, i, offload ? host : device);
     sources.setAtIndex(ValueLayout.JAVA_LONG, i, offload ? device : host);

@@ -8,14 +8,21 @@ package io.kvtier.tiers.gpu;
  * @param slotRuns the most runs of a batch
  * @param stagingBlocks thread blocks of the kernel where it copies within the device: many, so that
  *     it is done before the engine's next kernel misses their multiprocessors
- * @param linkBlocks thread blocks of the kernel where it reads or writes host memory: few, since it
- *     holds their multiprocessors as long as the link needs
+ * @param writeBlocks thread blocks of the kernel where it writes host memory: few, since it holds
+ *     their multiprocessors as long as the link needs
+ * @param readBlocks the same where it reads host memory
  * @param depth the most copies that wait or are in flight
  */
 public record CopyOptions(
-    int slots, int slotBytes, int slotRuns, int stagingBlocks, int linkBlocks, int depth) {
+    int slots,
+    int slotBytes,
+    int slotRuns,
+    int stagingBlocks,
+    int writeBlocks,
+    int readBlocks,
+    int depth) {
   /** What suits one GPU behind one link. */
-  public static final CopyOptions DEFAULT = new CopyOptions(4, 16 << 20, 16_384, 64, 16, 1024);
+  public static final CopyOptions DEFAULT = new CopyOptions(4, 16 << 20, 16_384, 64, 16, 8, 1024);
 
   private static final int SLOT_ALIGNMENT_BYTES = 4096;
 
@@ -30,7 +37,8 @@ public record CopyOptions(
     }
     requirePositive(slotRuns, "runs of a slot");
     requirePositive(stagingBlocks, "thread blocks");
-    requirePositive(linkBlocks, "thread blocks");
+    requirePositive(writeBlocks, "thread blocks");
+    requirePositive(readBlocks, "thread blocks");
     requirePositive(depth, "copies in flight");
   }
 

@@ -6,10 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.RunGrid;
+import io.kvtier.layout.Runs;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -22,7 +25,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** Every strategy copies every byte, whatever order the GPU does its work in. */
 final class CopyEngineTest {
-  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 2, 16);
+  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 2, 2, 16);
 
   private final Arena arena = Arena.ofShared();
 
@@ -103,6 +106,127 @@ final class CopyEngineTest {
     }
     // Device memory, host memory, three streams, two events a batch.
     assertEquals(5 + 2 * SMALL.slots(), calls);
+  }
+
+  /**
+   * Copies blocks whose entries are grids of any kind, there and back, and compares every byte,
+   * those of the gaps too.
+   */
+  private void gridsRoundTrip(CopyStrategy strategy, long seed, boolean hasBatchCopies) {
+    Random random = new Random(seed);
+    FakeGpu gpu = new FakeGpu(seed);
+    gpu.hasBatchCopies = hasBatchCopies;
+    Runs places = new Runs();
+    Runs backPlaces = new Runs();
+    long deviceBytes = 0;
+    long hostBytes = 0;
+    List<RunGrid> grids = new ArrayList<>();
+    List<Long> deviceStarts = new ArrayList<>();
+    List<Long> hostStarts = new ArrayList<>();
+    int entries = 1 + random.nextInt(12);
+    for (int i = 0; i < entries; i++) {
+      // Often the grid of the entry before, as of the next layer.
+      RunGrid grid = i > 0 && random.nextInt(3) > 0 ? grids.get(i - 1) : anyGrid(random);
+      deviceBytes += random.nextInt(3);
+      hostBytes += random.nextInt(3) == 0 ? random.nextInt(40) : 0;
+      grids.add(grid);
+      deviceStarts.add(deviceBytes);
+      hostStarts.add(hostBytes);
+      deviceBytes += grid.deviceExtent();
+      hostBytes += grid.hostExtent();
+    }
+    MemorySegment first = arena.allocate(deviceBytes, 16);
+    MemorySegment second = arena.allocate(deviceBytes, 16);
+    MemorySegment host = arena.allocate(hostBytes, 16);
+    for (MemorySegment memory : List.of(first, second, host)) {
+      FakeGpu.fill(memory, random);
+    }
+    MemorySegment expectedHost = arena.allocate(hostBytes, 16).copyFrom(host);
+    MemorySegment expectedSecond = arena.allocate(deviceBytes, 16).copyFrom(second);
+    for (int i = 0; i < entries; i++) {
+      RunGrid grid = grids.get(i);
+      for (int run = 0; run < grid.runs(); run++) {
+        long device = deviceStarts.get(i) + grid.deviceOffset(run);
+        long place = hostStarts.get(i) + grid.hostOffset(run);
+        MemorySegment bytes = first.asSlice(device, grid.runBytes());
+        expectedHost.asSlice(place, grid.runBytes()).copyFrom(bytes);
+        expectedSecond.asSlice(device, grid.runBytes()).copyFrom(bytes);
+      }
+      add(places, grid, first.address() + deviceStarts.get(i), host.address() + hostStarts.get(i));
+      add(
+          backPlaces,
+          grid,
+          second.address() + deviceStarts.get(i),
+          host.address() + hostStarts.get(i));
+    }
+    copyGrids(gpu, CopyDirection.OFFLOAD, strategy, places);
+    copyGrids(gpu, CopyDirection.ONBOARD, strategy, backPlaces);
+    assertEquals(-1, expectedHost.mismatch(host), () -> strategy + " out, seed " + seed);
+    assertEquals(-1, expectedSecond.mismatch(second), () -> strategy + " in, seed " + seed);
+    assertTrue(gpu.hasNothingLeft());
+    gpu.close();
+  }
+
+  private static void add(Runs runs, RunGrid grid, long device, long host) {
+    if (grid.runs() == 1) {
+      runs.add(device, host, grid.runBytes());
+    } else {
+      runs.add(device, host, grid);
+    }
+  }
+
+  private static void copyGrids(
+      FakeGpu gpu, CopyDirection direction, CopyStrategy strategy, Runs runs) {
+    CopyEngine engine = new CopyEngine(gpu, direction, SMALL, StrategyTable.only(strategy));
+    Copy copy = new Copy();
+    for (int i = 0; i < runs.entries(); i++) {
+      RunGrid grid = runs.grid(i);
+      if (grid == null) {
+        copy.runs.addSeparate(runs.deviceAddress(i), runs.hostAddress(i), runs.bytes(i));
+      } else {
+        copy.runs.add(runs.deviceAddress(i), runs.hostAddress(i), grid);
+      }
+    }
+    submitAndAwait(engine, List.of(copy));
+    assertEquals(Status.OK, copy.status);
+    assertEquals(runs.totalBytes(), engine.bytesBy(strategy));
+    engine.close();
+  }
+
+  /** Up to three dimensions; on the host in their order, on the device in any order. */
+  private static RunGrid anyGrid(Random random) {
+    int runBytes = 1 + random.nextInt(random.nextInt(4) == 0 ? 6000 : 40);
+    int count = random.nextInt(4);
+    int[] counts = new int[count];
+    long[] deviceStrides = new long[count];
+    List<Integer> order = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      counts[i] = 1 + random.nextInt(7);
+      order.add(i);
+    }
+    Collections.shuffle(order, random);
+    long stride = runBytes;
+    for (int i : order) {
+      stride += random.nextInt(3) == 0 ? random.nextInt(20) : 0;
+      deviceStrides[i] = stride;
+      stride *= counts[i];
+    }
+    List<RunGrid.Dimension> dimensions = new ArrayList<>();
+    long hostStride = runBytes;
+    for (int i = 0; i < count; i++) {
+      hostStride += random.nextInt(3) == 0 ? random.nextInt(20) : 0;
+      dimensions.add(new RunGrid.Dimension(counts[i], deviceStrides[i], hostStride));
+      hostStride *= counts[i];
+    }
+    return RunGrid.of(runBytes, dimensions);
+  }
+
+  @ParameterizedTest
+  @EnumSource(CopyStrategy.class)
+  void gridsOfAnyKind_thereAndBack_areTheSameBits(CopyStrategy strategy) {
+    for (long seed = 0; seed < 150; seed++) {
+      gridsRoundTrip(strategy, seed, seed % 3 != 0);
+    }
   }
 
   private static List<int[]> cut(int bytes, Random random) {
@@ -467,6 +591,17 @@ final class CopyEngineTest {
       gpu.slowFromNs = warmUpNs + (quiet.nowNs - warmUpNs) * i / 20;
       gpu.slowUntilNs = gpu.slowFromNs + 5_000_000;
       assertEquals(best, bestWhenCalibrated(gpu), "held up from " + gpu.slowFromNs + " ns on");
+    }
+  }
+
+  @Test
+  void calibrate_shortRuns_areTakenTogether() {
+    FakeGpu gpu = new FakeGpu(1);
+    try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
+      StrategyTable table = Calibration.calibrate(gpu, engine, 0.97, () -> gpu.nowNs);
+      assertEquals(CopyStrategy.STAGED, table.choose(256, 2 << 20, 4 << 20, false));
+      assertEquals(CopyStrategy.KERNEL, table.choose(256, 1 << 10, 4 << 20, false));
+      assertEquals(CopyStrategy.KERNEL, table.choose(1 << 10, 1 << 10, 4 << 20, false));
     }
   }
 

@@ -1,6 +1,5 @@
 package io.kvtier.tiers.gpu;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -56,7 +55,12 @@ final class CudaDriverTest {
   void kernel_andTable_agreeOnTheirSizes() throws IOException {
     String source = Files.readString(KERNEL);
     assertTrue(source.contains("kPieceBytes = " + RunTable.PIECE_BYTES + ";"));
-    assertTrue(source.contains("sizeof(Run) == " + RunTable.ENTRY_BYTES));
-    assertEquals(24, RunTable.ENTRY_BYTES);
+    assertTrue(
+        source.contains(
+            "sizeof(Form) == "
+                + RunTable.FORM_BYTES
+                + " && sizeof(Entry) == "
+                + RunTable.ENTRY_BYTES));
+    assertTrue(source.contains("kFormsMax = " + RunTable.FORMS_MAX + ";"));
   }
 }

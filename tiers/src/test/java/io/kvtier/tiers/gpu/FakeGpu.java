@@ -10,7 +10,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Random;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -270,7 +269,8 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
     call();
     kernels++;
-    boolean isOverLink = threadBlocks == CopyOptions.DEFAULT.linkBlocks();
+    CopyOptions usual = CopyOptions.DEFAULT;
+    boolean isOverLink = threadBlocks == usual.writeBlocks() || threadBlocks == usual.readBlocks();
     spend(isOverLink ? bytes(table, count) : 0);
     put(
         stream,
@@ -285,20 +285,20 @@ final class FakeGpu implements Gpu, GpuDriver {
     // The table is read when the kernel runs, as a GPU does.
     for (int i = 0; i < count; i++) {
       int entry = i;
-      put(
-          stream,
-          () -> {
-            MemorySegment entries = at(table, (long) count * RunTable.ENTRY_BYTES);
-            long length = RunTable.length(entries, entry);
-            long copied = Math.min(length, (long) pieces * RunTable.PIECE_BYTES);
-            move(RunTable.source(entries, entry), RunTable.target(entries, entry), copied);
-          });
+      put(stream, () -> RunTable.visit(entries(table, count), entry, pieces, FakeGpu::move));
     }
   }
 
+  private static MemorySegment entries(long table, int count) {
+    return at(table, RunTable.bytes(count));
+  }
+
   private static long bytes(long table, int count) {
-    MemorySegment entries = at(table, (long) count * RunTable.ENTRY_BYTES);
-    return IntStream.range(0, count).mapToLong(i -> RunTable.length(entries, i)).sum();
+    long[] sum = new long[1];
+    for (int i = 0; i < count; i++) {
+      RunTable.visit(entries(table, count), i, Integer.MAX_VALUE, (_, _, bytes) -> sum[0] += bytes);
+    }
+    return sum[0];
   }
 
   @Override
