@@ -32,6 +32,8 @@ constexpr u32 kPieceBytes = 4096;
 constexpr u32 kFormsMax = 8;
 constexpr u32 kOneRun = 0xffffffff;
 constexpr u32 kWarp = 32;
+constexpr u32 kWarps = 16;
+constexpr u32 kAhead = 8;
 
 // Walks over the bytes of an entry that is one run, or of a piece that lies in one run.
 struct Straight {
@@ -123,41 +125,66 @@ __device__ void copy_piece(const Walk& walk, u32 bytes, u32 width, u32 lane) {
   }
 }
 
+__device__ void copy_entry(const Form* forms, const Entry& entry, u32 skipped, u32 lane) {
+  if (skipped >= entry.bytes) return;
+  u32 left = entry.bytes - skipped;
+  u32 bytes = left < kPieceBytes ? left : kPieceBytes;
+  u32 from = entry.from + skipped;
+  const char* source = reinterpret_cast<const char*>(entry.source);
+  char* target = reinterpret_cast<char*>(entry.target);
+  u64 alignment = entry.source | entry.target | entry.from | entry.bytes;
+  if (entry.form == kOneRun) {
+    u32 unit = width(alignment);
+    u32 first = from + lane * unit;
+    copy_piece(Straight{source + first, target + first}, bytes, unit, lane);
+    return;
+  }
+  const Form& form = forms[entry.form];
+  u32 unit = width(alignment | form.alignment);
+  Strided walk(form, source, target, from + lane * unit);
+  if (from % form.run_bytes + bytes > form.run_bytes) {
+    copy_piece(walk, bytes, unit, lane);
+  } else {
+    copy_piece(Straight{walk.source, walk.target}, bytes, unit, lane);
+  }
+}
+
+__device__ void copy_words(void* target, const void* source, u32 word) {
+  reinterpret_cast<uint4*>(target)[word] = reinterpret_cast<const uint4*>(source)[word];
+}
+
 // `table`: kFormsMax forms, and entries behind them.  `pieces`: into how many pieces the longest entry is cut; shorter ones have none
 // behind their end.
-extern "C" __global__ void __launch_bounds__(512, 2) kvtier_copy_runs(const char* table, u32 count, u32 pieces) {
+//
+// A warp reads the entries of its next pieces together: each access to the table takes as long as one to the bytes.
+extern "C" __global__ void __launch_bounds__(kWarp * kWarps, 2) kvtier_copy_runs(const char* table, u32 count, u32 pieces) {
   __shared__ Form forms[kFormsMax];
-  constexpr u32 kWords = sizeof(forms) / sizeof(uint4);
-  if (threadIdx.x < kWords) reinterpret_cast<uint4*>(forms)[threadIdx.x] = reinterpret_cast<const uint4*>(table)[threadIdx.x];
-  __syncthreads();
+  __shared__ Entry held[kWarps][kAhead];
+  constexpr u32 kFormWords = sizeof(forms) / sizeof(uint4);
+  constexpr u32 kEntryWords = sizeof(Entry) / sizeof(uint4);
   const Entry* entries = reinterpret_cast<const Entry*>(table + sizeof(forms));
   u32 lane = threadIdx.x % kWarp;
-  u32 warps = gridDim.x * (blockDim.x / kWarp);
+  u32 warp = threadIdx.x / kWarp;
+  u32 warps = gridDim.x * kWarps;
   // CopyOptions.java: far fewer than 32 bits can count.
   u32 items = count * pieces;
-  for (u32 item = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp; item < items; item += warps) {
-    Entry entry = entries[item / pieces];
-    u32 skipped = item % pieces * kPieceBytes;
-    if (skipped >= entry.bytes) continue;
-    u32 left = entry.bytes - skipped;
-    u32 bytes = left < kPieceBytes ? left : kPieceBytes;
-    u32 from = entry.from + skipped;
-    const char* source = reinterpret_cast<const char*>(entry.source);
-    char* target = reinterpret_cast<char*>(entry.target);
-    u64 alignment = entry.source | entry.target | entry.from | entry.bytes;
-    if (entry.form == kOneRun) {
-      u32 unit = width(alignment);
-      u32 first = from + lane * unit;
-      copy_piece(Straight{source + first, target + first}, bytes, unit, lane);
-      continue;
+  u32 first = blockIdx.x * kWarps + warp;
+  if (threadIdx.x < kFormWords) copy_words(forms, table, threadIdx.x);
+  u32 mine = first + lane / kEntryWords * warps;
+  if (lane < kAhead * kEntryWords && mine < items) {
+    copy_words(&held[warp][lane / kEntryWords], &entries[mine / pieces], lane % kEntryWords);
+  }
+  __syncthreads();
+  while (first < items) {
+#pragma unroll 1
+    for (u32 i = 0; i < kAhead && first < items; i++, first += warps) {
+      copy_entry(forms, held[warp][i], first % pieces * kPieceBytes, lane);
     }
-    const Form& form = forms[entry.form];
-    u32 unit = width(alignment | form.alignment);
-    Strided walk(form, source, target, from + lane * unit);
-    if (from % form.run_bytes + bytes > form.run_bytes) {
-      copy_piece(walk, bytes, unit, lane);
-    } else {
-      copy_piece(Straight{walk.source, walk.target}, bytes, unit, lane);
+    __syncwarp();
+    mine = first + lane / kEntryWords * warps;
+    if (lane < kAhead * kEntryWords && mine < items) {
+      copy_words(&held[warp][lane / kEntryWords], &entries[mine / pieces], lane % kEntryWords);
     }
+    __syncwarp();
   }
 }
