@@ -61,9 +61,7 @@ public final class ReadSizes implements RecvByteBufAllocator {
 
     @Override
     public ByteBuf allocate(ByteBufAllocator allocator) {
-      return isRoundOnHeap
-          ? allocator.heapBuffer(current.guess())
-          : current.allocate(allocator);
+      return isRoundOnHeap ? allocator.heapBuffer(current.guess()) : current.allocate(allocator);
     }
 
     @Override

@@ -22,7 +22,8 @@ class ReadSizesTest {
   }
 
   @Test
-  void allocate_encryptedConnectionCarriesBlocks_isLargeAndOnTheHeap() throws NoSuchAlgorithmException {
+  void allocate_encryptedConnectionCarriesBlocks_isLargeAndOnTheHeap()
+      throws NoSuchAlgorithmException {
     SslHandler tls = new SslHandler(SSLContext.getDefault().createSSLEngine());
     assertRead(new EmbeddedChannel(tls), true, false, 64 << 10);
   }

@@ -95,7 +95,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
         + CopyTable.bytesFor(blocksMax, tiers)
         + bucketsFor(blocksMax) * 4L
         + AnnotationTable.headBytes(blocksMax)
-        + RetentionTable.bytesFor(blocksMax);
+        + RetentionTable.metadataBytesFor(blocksMax);
   }
 
   /** Memory of the directory when it is full, in bytes. */

@@ -56,6 +56,11 @@ public final class RetentionTable {
     return (long) blocksMax * ROW_BYTES;
   }
 
+  /** The {@link #metadataBytes} of a table for a number of blocks. */
+  static long metadataBytesFor(int blocksMax) {
+    return bytesFor(blocksMax) + 4L * BUCKETS;
+  }
+
   private static long at(int block) {
     return (long) block * ROW_BYTES;
   }

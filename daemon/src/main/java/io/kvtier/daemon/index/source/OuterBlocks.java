@@ -38,6 +38,7 @@ public final class OuterBlocks extends ProbedSource {
    * @param isOpen whether a read would be tried now
    * @param depth the most reads that are under way or wait
    * @param askedFirst the most blocks of a prefix that are asked for before any is known
+   * @param keepsForms the answer of {@link #keepsForms}
    */
   private record Parts(
       Traits traits,
@@ -45,7 +46,8 @@ public final class OuterBlocks extends ProbedSource {
       Pipeline pipeline,
       BooleanSupplier isOpen,
       int depth,
-      int askedFirst) {}
+      int askedFirst,
+      boolean keepsForms) {}
 
   private final Parts parts;
   private final BlockObjects objects;
@@ -80,7 +82,8 @@ public final class OuterBlocks extends ProbedSource {
             outer.pipeline(),
             outer::isOpen,
             OuterTier.DEPTH,
-            ObjectProbes.ASKED_FIRST),
+            ObjectProbes.ASKED_FIRST,
+            false),
         bell);
   }
 
@@ -96,7 +99,8 @@ public final class OuterBlocks extends ProbedSource {
             nodes.pipeline(),
             nodes::isOpen,
             NodeTier.DEPTH,
-            nodes.known().probesMax()),
+            nodes.known().probesMax(),
+            true),
         bell);
   }
 
@@ -112,7 +116,7 @@ public final class OuterBlocks extends ProbedSource {
 
   @Override
   public boolean keepsForms() {
-    return parts.traits == OF_NODES;
+    return parts.keepsForms;
   }
 
   @Override
