@@ -55,6 +55,12 @@ final class CounterMeters {
     names.put(
         Counter.PUT_BUSY,
         name("kvtier.put.refused", "Puts refused, as there was no space or the queue was full"));
+    names.put(
+        Counter.PUT_ENCODED,
+        name("kvtier.put.encoded.blocks", "Blocks put in the encoded form of their namespace"));
+    names.put(
+        Counter.PUT_RAW,
+        name("kvtier.put.raw.blocks", "Blocks put raw into a namespace with an encoding"));
     moves(names, Counter.DEMOTIONS, "host", "ssd");
     moves(names, Counter.PROMOTIONS, "ssd", "host");
     moves(names, Counter.OBJECT_FETCHED, "object", "host");
