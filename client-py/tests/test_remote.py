@@ -263,14 +263,14 @@ def test_options_areInTheMessages(liar: tuple[Liar, str]) -> None:
         some = [b"one", b"two"]
         namespace.get(some, bytearray(1024), leading_run=True, no_wait=True, **options)
         namespace.lookup(some, **options)
-        namespace.put(some, _DATA * 2, annotations=[b"note", None], **options)
+        namespace.put(some, _DATA * 2, annotations=[b"note", None], importance=3, **options)
     assert servicer.calls == [
         ("Get", [v1.GetRequest(keys=named, leading_run=True, no_wait=True, priority=v1.PRIORITY_HIGH)]),
         ("Lookup", [v1.KeysRequest(keys=named)]),
         (
             "Put",
             [
-                v1.PutRequest(header=v1.PutHeader(keys=named, annotations=[b"note", b""])),
+                v1.PutRequest(header=v1.PutHeader(keys=named, annotations=[b"note", b""], importance=3)),
                 v1.PutRequest(chunk=v1.PutChunk(block=0, data=_DATA, crc32c=_CRC)),
                 v1.PutRequest(chunk=v1.PutChunk(block=1, data=_DATA, crc32c=_CRC)),
             ],

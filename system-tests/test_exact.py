@@ -11,10 +11,11 @@ import pytest
 from kvtier_testing.kv import bf16, kv_block
 from make_granules import GOLDEN, encode, escapes_max, granules
 
+from checks.shared.checkout import ROOT
 from kvtier import InvalidArgument, _core
 from kvtier._encoding import encoding_of
 
-SOURCES = Path(__file__).parents[1] / "src/kvtier"
+SOURCES = ROOT / "client-py/src/kvtier"
 SHAPES = [512, 640, 1024, 1152, 2048, 9216, 16384]
 
 

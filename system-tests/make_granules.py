@@ -1,13 +1,14 @@
 """Writes layout/src/test/resources/golden/exact.txt: granules and what they are encoded to, by rules written down once more here.
 
-python client-py/tests/make_granules.py
+PYTHONPATH=. python system-tests/make_granules.py
 """
 
 import random
 import struct
-from pathlib import Path
 
-GOLDEN = Path(__file__).parents[2] / "layout/src/test/resources/golden/exact.txt"
+from checks.shared.checkout import ROOT
+
+GOLDEN = ROOT / "layout/src/test/resources/golden/exact.txt"
 
 TILE = 512
 WINDOW = 14
@@ -84,7 +85,7 @@ def granules() -> dict[str, bytes]:
 def main() -> None:
     lines = [
         "# Granules of bf16 elements and what the encoding `exact` makes of them, in hexadecimal; `none`: the granule does not fit.",
-        "# Written by client-py/tests/make_granules.py; read by the tests of Java and Python.",
+        "# Written by system-tests/make_granules.py; read by the tests of Java and Python.",
     ]
     for name, raw in granules().items():
         encoded = encode(raw)
