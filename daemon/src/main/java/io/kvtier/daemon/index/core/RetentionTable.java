@@ -180,7 +180,8 @@ public final class RetentionTable {
         }
         block = next;
       }
-      if (tick == now) {
+      // The clock may be behind a time that was asked for before.
+      if (tick >= now) {
         return shown;
       }
       tick++;

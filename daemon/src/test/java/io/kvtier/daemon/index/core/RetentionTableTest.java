@@ -11,6 +11,7 @@ import java.util.SplittableRandom;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 class RetentionTableTest {
   private static final int BLOCKS = 4096;
@@ -63,6 +64,15 @@ class RetentionTableTest {
     assertEquals(1, expire(2 * (TICK_NS << 16)));
     assertEquals(200, directory.retentions().bytesOf(0) + 100);
     assertEquals(1, expire(4 * (TICK_NS << 16)));
+  }
+
+  @Test
+  @Timeout(10)
+  void expire_timeBeforeTheLastOne_endsNothing() {
+    directory.retain(1, 20 * TICK_NS);
+    assertEquals(0, expire(10 * TICK_NS));
+    assertEquals(0, expire(9 * TICK_NS));
+    assertEquals(1, expire(21 * TICK_NS));
   }
 
   @Test
