@@ -10,6 +10,9 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.OuterBlocks;
+import io.kvtier.daemon.member.Member;
+import io.kvtier.daemon.member.Membership;
+import io.kvtier.daemon.member.StaticMembership;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.access.Role;
@@ -56,6 +59,7 @@ public final class Nodes implements AutoCloseable {
   private final List<NodeServer> servers = new ArrayList<>();
   private final NodeTier tier;
   private final @Nullable NodeAcceptor acceptor;
+  private final Membership membership;
 
   /**
    * Listens and connects to nobody yet.
@@ -97,7 +101,6 @@ public final class Nodes implements AutoCloseable {
     }
     tier =
         new NodeTier(
-            config.peers(),
             transports,
             new NodeReader.Options(
                 name,
@@ -119,6 +122,7 @@ public final class Nodes implements AutoCloseable {
       loops.forEach(NodeLoop::close);
       throw e;
     }
+    membership = new StaticMembership(config.peers());
   }
 
   private static @Nullable Supplier<SSLContext> context(NodesConfig config, @Nullable ServerTls tls)
@@ -171,8 +175,12 @@ public final class Nodes implements AutoCloseable {
     return config.peers().isEmpty() ? List.of() : List.of(OuterBlocks.opener(tier, bell));
   }
 
-  /** Begins to read and to serve. */
-  public void start(IndexAgent index, SlabStore slabs) {
+  /**
+   * Begins to read and to serve. This does not wait for other nodes.
+   *
+   * @throws IOException naming the key to change
+   */
+  public void start(IndexAgent index, SlabStore slabs) throws IOException {
     NodeIndex sessions = new IndexSessions(index, bell, slabs.slabs(), slabs::mapping);
     AtomicInteger links = new AtomicInteger();
     NodeServer.Options options =
@@ -194,6 +202,18 @@ public final class Nodes implements AutoCloseable {
     if (acceptor != null) {
       acceptor.start(loops);
     }
+    membership.start(
+        new Membership.Listener() {
+          @Override
+          public void joined(Member member) {
+            tier.join(member.address());
+          }
+
+          @Override
+          public void left(Member member) {
+            tier.leave(member.address());
+          }
+        });
   }
 
   /** The port on which other nodes are served; 0 if none are. */
@@ -245,6 +265,7 @@ public final class Nodes implements AutoCloseable {
   /** Ends all links; afterwards nothing touches the memory of slots. */
   @Override
   public void close() {
+    membership.close();
     if (acceptor != null) {
       try {
         acceptor.close();

@@ -4,6 +4,10 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.source.OuterBlocks;
+import io.kvtier.daemon.member.Member;
+import io.kvtier.daemon.member.Membership;
+import io.kvtier.daemon.member.SimulatedMembership;
+import io.kvtier.daemon.member.StaticMembership;
 import io.kvtier.daemon.node.IndexSessions;
 import io.kvtier.daemon.node.NodeIndex;
 import io.kvtier.daemon.node.NodeServer;
@@ -24,18 +28,21 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Several daemons' indexes on one thread, over a {@link SimulatedNetwork}: they put blocks, evict
- * them, read each other's, break off, fall silent and start anew. One seed decides everything. The
- * oracle: a get delivers the bytes of its block or a miss, within its deadline; no block is found
- * damaged where the network damages none; and in the end, no lease and no slot is lost.
+ * them, read each other's, break off, fall silent, leave, come back and start anew. One seed
+ * decides everything. The oracle: a get delivers the bytes of its block or a miss, within its
+ * deadline; no block is found damaged where the network damages none; a node is only asked for
+ * blocks that it has said it has, since its start; and in the end, no lease and no slot is lost.
  */
 final class ClusterSimulation implements AutoCloseable {
   /** A bug put in on purpose, to see that the simulation finds it. */
@@ -50,7 +57,9 @@ final class ClusterSimulation implements AutoCloseable {
     /** Bytes that came are not verified. */
     READ_WITHOUT_VERIFYING,
     /** A node sends what stands where a block once was. */
-    HINT_TAKEN_FOR_TRUTH
+    HINT_TAKEN_FOR_TRUTH,
+    /** What was known of a node that left is taken for known of the next one with its bit. */
+    HINTS_OF_A_NODE_THAT_LEFT
   }
 
   /** A promise was broken. */
@@ -63,7 +72,7 @@ final class ClusterSimulation implements AutoCloseable {
   }
 
   /** What happened in a run. */
-  record Outcome(int gets, int hits, long fetched, int restarts) {}
+  record Outcome(int gets, int hits, long fetched, int restarts, int changes) {}
 
   private static final int STEPS = 2000;
   private static final int KEYS = 24;
@@ -79,12 +88,17 @@ final class ClusterSimulation implements AutoCloseable {
   private final int slots;
   private final double flips;
   private final SimulatedNetwork network;
+
+  /** Null: each node has a list of all. */
+  private final @Nullable SimulatedMembership members;
+
   private final List<Node> nodes = new ArrayList<>();
   private long nowNs = 1_000_000_000L;
   private int gets;
   private int hits;
   private long fetched;
   private int restarts;
+  private int changes;
 
   ClusterSimulation(long seed, Planted planted) throws IOException, ProtocolViolation {
     random = new SplittableRandom(seed);
@@ -105,6 +119,8 @@ final class ClusterSimulation implements AutoCloseable {
     network.believesChecksums = planted == Planted.READ_WITHOUT_VERIFYING;
     network.releasesEarly = planted == Planted.LATE_BYTES_INTO_A_REUSED_SLOT;
     network.forgesIncarnations = planted == Planted.STALE_INCARNATION_ACCEPTED;
+    boolean isTold = planted == Planted.HINTS_OF_A_NODE_THAT_LEFT || random.nextBoolean();
+    members = isTold ? new SimulatedMembership(random.split()) : null;
     int count = 2 + random.nextInt(4);
     List<NodeAddress> addresses = new ArrayList<>();
     for (int i = 0; i < count; i++) {
@@ -142,6 +158,9 @@ final class ClusterSimulation implements AutoCloseable {
       turn();
     }
     network.heal();
+    if (members != null) {
+      members.merge();
+    }
     for (int i = 0; i < END_STEPS && (i < END_STEPS_MIN || !isQuiet()); i++) {
       turn();
     }
@@ -149,7 +168,7 @@ final class ClusterSimulation implements AutoCloseable {
       node.checkEnd();
       fetched += node.harness().counters.get(Counter.NODE_FETCHED);
     }
-    return new Outcome(gets, hits, fetched, restarts);
+    return new Outcome(gets, hits, fetched, restarts, changes);
   }
 
   private void act() throws IOException, ProtocolViolation {
@@ -169,6 +188,24 @@ final class ClusterSimulation implements AutoCloseable {
       restarts++;
     } else if (dice < 750) {
       nowNs += random.nextLong(200_000_000);
+    } else if (members != null && dice < 770) {
+      change(members, node);
+    }
+  }
+
+  /** A node leaves or comes back, or two take each other for gone. */
+  private void change(SimulatedMembership all, Node node) throws IOException, ProtocolViolation {
+    switch (random.nextInt(4)) {
+      case 0 -> all.part(node.address, nodes.get(random.nextInt(nodes.size())).address);
+      case 1 -> all.merge();
+      case 2 -> {
+        node.restart();
+        restarts++;
+      }
+      default -> {
+        // The node loses sight of all others, and they of it.
+        nodes.forEach(other -> all.part(node.address, other.address));
+      }
     }
   }
 
@@ -178,6 +215,9 @@ final class ClusterSimulation implements AutoCloseable {
 
   private void turn() throws ProtocolViolation {
     nowNs += random.nextLong(STEP_NS);
+    if (members != null) {
+      members.step();
+    }
     for (Node node : nodes) {
       node.work();
     }
@@ -212,6 +252,7 @@ final class ClusterSimulation implements AutoCloseable {
     private SimulatedNetwork.@Nullable Transport transport;
     private @Nullable NodeTier tier;
     private @Nullable NodeServer server;
+    private @Nullable Membership membership;
     private IndexHarness.@Nullable Client client;
 
     /** The key that the client waits for; -1: none. */
@@ -238,11 +279,10 @@ final class ClusterSimulation implements AutoCloseable {
       boolean isForged = planted == Planted.STALE_INCARNATION_ACCEPTED;
       NodeTier made =
           new NodeTier(
-              all,
               List.of(here),
               new NodeReader.Options(
                   address.host(), incarnation, () -> "", text -> text, ASK_NS, FETCH_NS),
-              new NodeHints(() -> nowNs, Runnable::run),
+              hints(),
               isForged ? () -> 0 : random::nextLong,
               () -> {},
               TroubleLog.NONE);
@@ -267,10 +307,40 @@ final class ClusterSimulation implements AutoCloseable {
       server = serving;
       client = index.open();
       client().register();
+      Membership telling =
+          members == null
+              ? new StaticMembership(all)
+              : members.of(new Member(address, address.host(), incarnation));
+      telling.start(
+          new Membership.Listener() {
+            @Override
+            public void joined(Member member) {
+              made.join(member.address());
+            }
+
+            @Override
+            public void left(Member member) {
+              made.leave(member.address());
+              changes++;
+            }
+          });
+      membership = telling;
+    }
+
+    private NodeHints hints() {
+      return planted == Planted.HINTS_OF_A_NODE_THAT_LEFT
+          ? new NodeHints(() -> nowNs, Runnable::run) {
+            @Override
+            public void forgetHolder(long holder) {}
+          }
+          : new NodeHints(() -> nowNs, Runnable::run);
     }
 
     private NodeIndex served(IndexHarness index) {
-      NodeIndex sessions = new IndexSessions(index.agent(), () -> {}, 1, _ -> index.slabs());
+      NodeIndex sessions =
+          new Honest(
+              new IndexSessions(index.agent(), () -> {}, 1, _ -> index.slabs()),
+              planted == Planted.STALE_INCARNATION_ACCEPTED);
       return switch (planted) {
         case LEASE_RELEASED_BEFORE_THE_READ_ENDED -> new EarlyRelease(sessions);
         case HINT_TAKEN_FOR_TRUTH -> new Trusting(sessions, index);
@@ -279,6 +349,9 @@ final class ClusterSimulation implements AutoCloseable {
     }
 
     void stop() {
+      if (membership != null) {
+        membership.close();
+      }
       if (transport != null) {
         transport.close();
       }
@@ -379,6 +452,64 @@ final class ClusterSimulation implements AutoCloseable {
         throw new Violation("a lease at " + address + " was not released");
       }
       index.agent().checkInvariants();
+    }
+  }
+
+  /**
+   * Notes which blocks this start of a node has said it has. Others ask for no other blocks.
+   *
+   * @param isForged whether others can't know which start of the node answers
+   */
+  private record Honest(NodeIndex index, boolean isForged, Set<Long> told) implements NodeIndex {
+    Honest(NodeIndex index, boolean isForged) {
+      this(index, isForged, new HashSet<>());
+    }
+
+    @Override
+    public Session open(String name, Grant grant, Runnable ended) throws IOException {
+      return index.open(name, grant, ended);
+    }
+
+    private static long key(NodeCall.Blocks blocks, int i) {
+      return blocks.keys().get(ValueLayout.JAVA_LONG_UNALIGNED, blocks.at(i));
+    }
+
+    @Override
+    public boolean call(Session session, NodeCall call) {
+      if (call instanceof NodeCall.Lease lease
+          && !isForged
+          && !told.contains(key(lease.block(), 0))) {
+        throw new Violation(
+            "a node is asked for key " + key(lease.block(), 0) + ", which it never said it had");
+      }
+      return call instanceof NodeCall.Find find
+          ? index.call(
+              session,
+              new NodeCall.Find(
+                  find.blocks(),
+                  places -> {
+                    note(find.blocks(), places);
+                    find.answer().accept(places);
+                  }))
+          : index.call(session, call);
+    }
+
+    private void note(NodeCall.Blocks blocks, byte[] places) {
+      for (int i = 0; i < places.length; i++) {
+        if (places[i] == NodeCall.FIRST) {
+          told.add(key(blocks, i));
+        }
+      }
+    }
+
+    @Override
+    public void close(Session session) {
+      index.close(session);
+    }
+
+    @Override
+    public MemorySegment slab(int slab) {
+      return index.slab(slab);
     }
   }
 

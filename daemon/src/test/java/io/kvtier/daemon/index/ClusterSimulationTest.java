@@ -26,11 +26,13 @@ class ClusterSimulationTest {
   void anySeed_breaksNoPromise() throws IOException, ProtocolViolation {
     long fetched = 0;
     int restarts = 0;
+    int changes = 0;
     for (long seed = 0; seed < SEEDS; seed++) {
       try {
         ClusterSimulation.Outcome outcome = run(seed, Planted.NONE);
         fetched += outcome.fetched();
         restarts += outcome.restarts();
+        changes += outcome.changes();
       } catch (RuntimeException e) {
         throw new AssertionError("seed " + seed + ": " + e, e);
       }
@@ -38,6 +40,7 @@ class ClusterSimulationTest {
     // Otherwise the simulation would show nothing.
     assertTrue(fetched > 10L * SEEDS, fetched + " blocks fetched");
     assertTrue(restarts > 0);
+    assertTrue(changes > SEEDS, changes + " nodes left");
   }
 
   @ParameterizedTest

@@ -264,14 +264,16 @@ class FurtherSourceTest {
   }
 
   private static NodeTier unreachable(TcpTransport transport) {
-    return new NodeTier(
-        List.of(new NodeAddress("127.0.0.1", 1)),
-        List.of(transport),
-        new NodeReader.Options("test", 1, () -> "", text -> text, 1, 1),
-        new NodeHints(),
-        () -> 1,
-        () -> {},
-        TroubleLog.NONE);
+    NodeTier tier =
+        new NodeTier(
+            List.of(transport),
+            new NodeReader.Options("test", 1, () -> "", text -> text, 1, 1),
+            new NodeHints(),
+            () -> 1,
+            () -> {},
+            TroubleLog.NONE);
+    tier.join(new NodeAddress("127.0.0.1", 1));
+    return tier;
   }
 
   @Test

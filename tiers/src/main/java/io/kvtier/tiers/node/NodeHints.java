@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * <p>All nodes are asked about a block, and the questions of one round of the index go out
  * together. The hints are bounded in number. Safe for several threads.
  */
-public final class NodeHints implements KnownBlocks {
+public class NodeHints implements KnownBlocks {
   /** The most blocks about which nodes are asked at a time. */
   private static final int QUESTIONS_MAX = 4096;
 
@@ -173,6 +173,18 @@ public final class NodeHints implements KnownBlocks {
   /** A node does not have a block any more. */
   void remove(ObjectKey key, long holder) {
     known.asMap().computeIfPresent(key, (_, holders) -> holders & ~holder);
+  }
+
+  /** A node has left: nothing is known of its blocks any more, and its bit can be another's. */
+  public void forgetHolder(long holder) {
+    for (Map.Entry<ObjectKey, Long> each : known.asMap().entrySet()) {
+      if ((each.getValue() & holder) != 0) {
+        known
+            .asMap()
+            .computeIfPresent(
+                each.getKey(), (_, holders) -> holders == holder ? null : holders & ~holder);
+      }
+    }
   }
 
   /** A node has started anew, without its blocks or with others. */

@@ -19,8 +19,13 @@ public final class NodePeer {
     /** The last connection failed or broke. */
     UNREACHABLE,
     /** The first connection is being made. */
-    CONNECTING
+    CONNECTING,
+    /** As many nodes are asked as can be: this one waits until another leaves. */
+    SPARE
   }
+
+  /** The number of a node that is not asked. */
+  static final int SPARE = -1;
 
   private final int number;
   private final NodeAddress address;
@@ -43,9 +48,9 @@ public final class NodePeer {
     }
   }
 
-  /** The bit that stands for this node. */
+  /** The bit that stands for this node; 0 if it is not asked. */
   long bit() {
-    return 1L << number;
+    return number == SPARE ? 0 : 1L << number;
   }
 
   public NodeAddress address() {
@@ -64,6 +69,9 @@ public final class NodePeer {
 
   /** The state of the best connection. */
   public State state() {
+    if (number == SPARE) {
+      return State.SPARE;
+    }
     State best = State.CONNECTING;
     for (int i = 0; i < states.length(); i++) {
       State one = states.get(i);

@@ -51,6 +51,7 @@ public final class NodeReader {
   private final Consumer<Transfer> finished;
   private final TroubleLog troubles;
   private final List<PeerLink> links = new ArrayList<>();
+  private final Queue<Runnable> changes = new ConcurrentLinkedQueue<>();
   private final Queue<Transfer> toFetch = new ConcurrentLinkedQueue<>();
   private final Queue<List<Question>> toAsk = new ConcurrentLinkedQueue<>();
 
@@ -71,7 +72,6 @@ public final class NodeReader {
   public NodeReader(
       int number,
       NodeTransport transport,
-      List<NodePeer> peers,
       Options options,
       long firstId,
       NodeHints hints,
@@ -84,7 +84,6 @@ public final class NodeReader {
     this.finished = finished;
     this.troubles = troubles;
     lastId = firstId;
-    peers.forEach(peer -> links.add(new PeerLink(this, peer)));
   }
 
   // ---- from any thread
@@ -101,6 +100,32 @@ public final class NodeReader {
     transport.wake();
   }
 
+  /** Connects to a node from now on. */
+  void join(NodePeer peer) {
+    change(() -> links.add(new PeerLink(this, peer)));
+  }
+
+  /**
+   * Closes the connection to a node for good. What waits for the node is tried with others.
+   *
+   * @param left runs on the reader's thread when nothing here uses the node's bit any more
+   */
+  void leave(NodePeer peer, Runnable left) {
+    change(() -> {
+      List<PeerLink> gone = links.stream().filter(link -> link.peer().equals(peer)).toList();
+      links.removeAll(gone);
+      waiting.forEach(fetch -> fetch.candidates &= ~peer.bit());
+      links.forEach(link -> link.forget(peer.bit()));
+      gone.forEach(PeerLink::leave);
+      left.run();
+    });
+  }
+
+  private void change(Runnable change) {
+    changes.add(change);
+    transport.wake();
+  }
+
   // ---- rounds
 
   /**
@@ -109,6 +134,10 @@ public final class NodeReader {
   public int doWork() {
     long nowNs = transport.nowNs();
     int work = 0;
+    for (Runnable change = changes.poll(); change != null; change = changes.poll()) {
+      change.run();
+      work++;
+    }
     for (Transfer one = toFetch.poll(); one != null; one = toFetch.poll()) {
       begin(one, nowNs);
       work++;
@@ -193,8 +222,17 @@ public final class NodeReader {
     transfer.annotationBytes = 0;
     transfer.cause = "";
     Fetch fetch = new Fetch(transfer, nowNs);
-    fetch.candidates = hints.holders(fetch.key);
+    fetch.candidates = hints.holders(fetch.key) & connectable();
     goOn(fetch);
+  }
+
+  /** The nodes that have not left, a bit each. */
+  private long connectable() {
+    long bits = 0;
+    for (PeerLink link : links) {
+      bits |= link.peer().bit();
+    }
+    return bits;
   }
 
   /** Asks the next node for a block, waits for one that has too much to do, or ends the fetch. */
@@ -309,6 +347,8 @@ public final class NodeReader {
   void connected(NodePeer peer, String name, long incarnation) {
     if (peer.welcomed(name, incarnation)) {
       hints.forgetAll();
+      waiting.forEach(fetch -> fetch.candidates &= ~peer.bit());
+      links.forEach(link -> link.forget(peer.bit()));
     }
     troubles.tellOver("node " + peer.address() + " (" + name + ") is connected");
   }

@@ -5,35 +5,48 @@ import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
 
 /**
- * The memory of other nodes as a source of blocks: their list, what is known of their blocks, and a
- * pipeline that fetches. Each reader has a thread, and a connection to each node.
+ * The memory of other nodes as a source of blocks: the nodes, which come and go, what is known of
+ * their blocks, and a pipeline that fetches. Each reader has a thread, and a connection to each
+ * node that is asked. If there are more nodes than can be asked, those that came last wait until
+ * others leave.
  */
 public final class NodeTier {
-  /** The most nodes: each has a bit of a number. */
+  /** The most nodes that are asked: each has a bit of a number. */
   public static final int PEERS_MAX = 32;
 
   /** The most fetches that are under way or wait. */
   public static final int DEPTH = 128;
 
-  private final List<NodePeer> peers = new ArrayList<>();
+  private static final long BITS = (1L << PEERS_MAX) - 1;
+
+  /** The nodes, in the order in which they came. Guarded by itself. */
+  private final Map<NodeAddress, NodePeer> peers = new LinkedHashMap<>();
+
+  private volatile List<NodePeer> listed = List.of();
+
   private final List<NodeReader> readers = new ArrayList<>();
   private final NodeHints hints;
   private final Fetches pipeline;
 
+  /** The bits of the nodes that are asked, and of those that some reader still knows. */
+  private long usedBits;
+
   /**
-   * Makes a reader for each transport.
+   * Makes a reader for each transport. There are no nodes yet.
    *
    * @param firstIds where the numbers of a reader's requests begin, different in each start
    * @param bell wakes the index
    */
   public NodeTier(
-      List<NodeAddress> addresses,
       List<? extends NodeTransport> transports,
       NodeReader.Options options,
       NodeHints hints,
@@ -41,20 +54,12 @@ public final class NodeTier {
       Runnable bell,
       TroubleLog troubles) {
     this.hints = hints;
-    if (addresses.size() > PEERS_MAX) {
-      throw new IllegalArgumentException(
-          addresses.size() + " nodes, expected at most " + PEERS_MAX);
-    }
-    for (NodeAddress address : addresses) {
-      peers.add(new NodePeer(peers.size(), address, transports.size()));
-    }
     pipeline = new Fetches(readers, bell);
     for (NodeTransport transport : transports) {
       readers.add(
           new NodeReader(
               readers.size(),
               transport,
-              peers,
               options,
               firstIds.getAsLong(),
               hints,
@@ -64,9 +69,68 @@ public final class NodeTier {
     hints.askWith(questions -> readers.getFirst().ask(questions));
   }
 
+  /** A node has come: it is connected in the background. From any thread. */
+  public void join(NodeAddress address) {
+    synchronized (peers) {
+      if (!peers.containsKey(address)) {
+        admit(address);
+      }
+    }
+  }
+
+  private void admit(NodeAddress address) {
+    int number = Long.numberOfTrailingZeros(~usedBits & BITS);
+    boolean isSpare = number == Long.SIZE;
+    NodePeer peer = new NodePeer(isSpare ? NodePeer.SPARE : number, address, readers.size());
+    peers.put(address, peer);
+    listed = List.copyOf(peers.values());
+    if (!isSpare) {
+      usedBits |= peer.bit();
+      readers.forEach(reader -> reader.join(peer));
+    }
+  }
+
+  /**
+   * A node has left: its connections are closed, what waits for it goes on without it, and what is
+   * known of its blocks is forgotten. From any thread.
+   */
+  public void leave(NodeAddress address) {
+    NodePeer gone;
+    synchronized (peers) {
+      gone = peers.remove(address);
+      listed = List.copyOf(peers.values());
+    }
+    if (gone != null && gone.bit() != 0) {
+      AtomicInteger open = new AtomicInteger(readers.size());
+      for (NodeReader reader : readers) {
+        reader.leave(
+            gone,
+            () -> {
+              if (open.decrementAndGet() == 0) {
+                left(gone);
+              }
+            });
+      }
+    }
+  }
+
+  /** No reader knows a node any more: its bit can be another's. */
+  private void left(NodePeer gone) {
+    hints.forgetHolder(gone.bit());
+    synchronized (peers) {
+      usedBits &= ~gone.bit();
+      for (NodePeer each : listed) {
+        if (each.state() == NodePeer.State.SPARE) {
+          admit(each.address());
+          return;
+        }
+      }
+    }
+  }
+
   /** The nodes, whether they can be reached or not. */
   public List<NodePeer> peers() {
-    return List.copyOf(peers);
+    return listed;
   }
 
   /** The readers, each to be run by the thread of its transport. */
@@ -86,7 +150,7 @@ public final class NodeTier {
 
   /** Whether any node can be asked; from any thread. */
   public boolean isOpen() {
-    for (NodePeer peer : peers) {
+    for (NodePeer peer : listed) {
       if (peer.state() == NodePeer.State.CONNECTED) {
         return true;
       }

@@ -30,6 +30,8 @@ final class PeerLink implements NodeLink.Listener {
   private static final long SELF_REST_NS = TimeUnit.MINUTES.toNanos(1);
 
   private enum State {
+    /** The node has left. */
+    GONE,
     RESTING,
     CONNECTING,
     GREETING,
@@ -98,12 +100,26 @@ final class PeerLink implements NodeLink.Listener {
     return !asked.isEmpty() || !fetches.isEmpty();
   }
 
+  /** What is fetched from this node must not be tried with some others. */
+  void forget(long bits) {
+    fetches.values().forEach(fetch -> fetch.candidates &= ~bits);
+  }
+
+  /** The node has left: what waits for it goes on without it, and nothing connects again. */
+  void leave() {
+    state = State.GONE;
+    if (link != null) {
+      link.close("the node has left");
+    }
+  }
+
   // ---- rounds
 
   /** Connects, asks whether the node is still there, and ends what takes too long. */
   void advance(long nowNs) {
     NodeLink now = link;
     switch (state) {
+      case GONE -> {}
       case RESTING -> {
         if (nowNs - retryNs >= 0) {
           state = State.CONNECTING;
@@ -234,6 +250,9 @@ final class PeerLink implements NodeLink.Listener {
 
   @Override
   public void onOpen(NodeLink opened) {
+    if (state == State.GONE) {
+      return;
+    }
     state = State.GREETING;
     incarnation = 0;
     Messages.Hello hello =
@@ -243,7 +262,7 @@ final class PeerLink implements NodeLink.Listener {
 
   @Override
   public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) throws FrameException {
-    if (!from.equals(link)) {
+    if (!from.equals(link) || state == State.GONE) {
       return null;
     }
     if (state == State.GREETING) {
@@ -382,7 +401,8 @@ final class PeerLink implements NodeLink.Listener {
     }
     link = null;
     boolean wasReady = state == State.READY;
-    state = State.RESTING;
+    boolean isGone = state == State.GONE;
+    state = isGone ? State.GONE : State.RESTING;
     boolean isSelf = failure == NodePeer.State.SELF;
     peer.become(reader.number(), failure);
     long nowNs = reader.nowNs();
@@ -391,7 +411,7 @@ final class PeerLink implements NodeLink.Listener {
     arriving = null;
     arrivingFrame = null;
     pingId = 0;
-    if (!isSelf) {
+    if (!isSelf && !isGone) {
       peer.failed(why);
       reader.broken(peer, wasReady, why);
     }
@@ -403,8 +423,10 @@ final class PeerLink implements NodeLink.Listener {
     unanswered.forEach(this::unanswered);
     released();
     for (Fetch fetch : undelivered) {
-      peer.countError();
-      fetch.trouble = "the connection to node " + peer.address() + " broke: " + why;
+      if (!isGone) {
+        peer.countError();
+        fetch.trouble = "the connection to node " + peer.address() + " broke: " + why;
+      }
       reader.goOn(fetch);
     }
   }
