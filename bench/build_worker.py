@@ -8,11 +8,14 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 from kvtier import Client, Namespace, Status, aio
 
 KEY = struct.Struct("<QQ16x")
 IN_FLIGHT = 64
+BUFFER_BYTES = 16 << 20
+"""the most bytes of one call"""
 TIMEOUT_S = 60.0
 
 
@@ -35,7 +38,7 @@ class Worker:
         """Selects the blocks of this size."""
         self._size = block_bytes
         self._namespace = self._client.namespace(f"builds-{block_bytes}", block_bytes=block_bytes)
-        self._buffer = bytearray(os.urandom(1 << 12) * max(1, (16 << 20) >> 12))
+        self._buffer = bytearray(os.urandom(1 << 12) * (BUFFER_BYTES >> 12))
         self._filled = 0
         return 0.0
 
@@ -48,14 +51,14 @@ class Worker:
         return 0.0
 
     def assume(self, blocks: int) -> float:
-        """Takes it that the blocks from 0 on are there, and fails if the last one is not."""
+        """Selects the blocks from 0 on, which another client has put. Fails if the last one is not there."""
         self._filled = blocks
         if self._namespace.lookup([KEY.pack(blocks - 1, self._size)]).run != 1:
             raise RuntimeError("the last block is not there")
         return 0.0
 
     def acquire(self, ms: int, count: int) -> float:
-        """Leases of so many blocks, one call after the other."""
+        """Leases `count` blocks with each call."""
 
         def call(keys: list[bytes]) -> None:
             leases = self._namespace.acquire(keys)
@@ -66,7 +69,7 @@ class Worker:
         return self._each(ms, count, call)
 
     def lookup(self, ms: int, count: int) -> float:
-        """Lookups of so many blocks."""
+        """Looks `count` blocks up with each call."""
 
         def call(keys: list[bytes]) -> None:
             if self._namespace.lookup(keys).run != count:
@@ -75,7 +78,7 @@ class Worker:
         return self._each(ms, count, call)
 
     def pipelined(self, ms: int) -> float:
-        """Leases of one block, 64 at once."""
+        """Leases one block with each call, 64 calls at once."""
         return self._loop.run_until_complete(self._pipelined(ms))
 
     def get(self, ms: int, count: int) -> float:
@@ -121,7 +124,7 @@ class Worker:
             if keys and time.monotonic() > deadline:
                 raise RuntimeError(f"puts were refused for {TIMEOUT_S:.0f} s: {statuses[-1]}")
 
-    def _each(self, ms: int, count: int, call: object) -> float:
+    def _each(self, ms: int, count: int, call: Callable[[list[bytes]], None]) -> float:
         batches = self._filled // count
         prepared = [
             [KEY.pack(number, self._size) for number in range(at * count, (at + 1) * count)]
@@ -129,7 +132,7 @@ class Worker:
         ]
         done, started = 0, time.perf_counter_ns()
         while (now := time.perf_counter_ns()) < started + ms * 1_000_000 or not done:
-            call(prepared[done % len(prepared)])  # type: ignore[operator]
+            call(prepared[done % len(prepared)])
             done += 1
         self._turn += done
         return done * 1e9 / (now - started)

@@ -104,23 +104,27 @@ def client_of(root: Path) -> Path:
     return root / "target" / "venv-bench" / "bin" / "python"
 
 
-def in_turns(builds: Builds, command: str, turns: int) -> Pairs:
-    """The old and the new build's answers, in pairs; each build goes first in every second pair."""
+def in_turns(builds: Builds, measure: Callable[[Build], float], turns: int) -> Pairs:
+    """What is measured of the old and of the new build, in pairs; each build goes first in every second pair."""
     pairs = []
     for turn in range(turns):
-        answers = {}
-        for build in builds if turn % 2 else builds[::-1]:
-            answers[build.root] = build.ask(command)
-        pairs.append((answers[builds[0].root], answers[builds[1].root]))
+        old, new = builds
+        if turn % 2:
+            first = measure(old)
+            pairs.append((first, measure(new)))
+        else:
+            first = measure(new)
+            pairs.append((measure(old), first))
     return pairs
 
 
-def warm(builds: Builds, command: str) -> None:
-    """Lets the compilers of both daemons see the work."""
+def asked(builds: Builds, command: str, turns: int) -> Pairs:
+    """The answers of both clients to a command, in turns and with warm daemons."""
     ends = time.monotonic() + WARM_S
     while time.monotonic() < ends:
         for build in builds:
             build.ask(command)
+    return in_turns(builds, lambda build: build.ask(command), turns)
 
 
 @contextmanager
@@ -145,8 +149,7 @@ def latency(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
             ("lookup of 256 blocks", f"lookup {SLICE_MS} 256"), ("lease of 256 blocks", f"acquire {SLICE_MS} 256"),
             ("put of 64 x 4 KiB", f"put_cleared {SLICE_MS} 64"), ("get of 64 x 4 KiB", f"get {SLICE_MS} 64"),
         ):  # fmt: skip
-            warm(builds, command)
-            yield name, in_turns(builds, command, turns)
+            yield name, asked(builds, command, turns)
 
 
 def copies(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
@@ -157,9 +160,7 @@ def copies(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
                 build.ask(f"use {size}")
                 build.ask(f"fill {(256 * MIB) // size}")
             for verb, command in (("put", "put_cleared"), ("get", "get")):
-                ask = f"{command} {SLICE_MS} {batch}"
-                warm(builds, ask)
-                yield f"{verb} of {batch} x {words}", in_turns(builds, ask, turns)
+                yield f"{verb} of {batch} x {words}", asked(builds, f"{command} {SLICE_MS} {batch}", turns)
 
 
 def ssd(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
@@ -173,32 +174,29 @@ def ssd(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
         for build in builds:
             build.ask(f"use {size}")
             build.ask(f"fill {768 * MIB // size}")
-        get, put = f"get {LOWER_SLICE_MS} {batch}", f"put {LOWER_SLICE_MS} {batch}"
-        warm(builds, get)
-        yield "get of 16 x 256 KiB from SSD", in_turns(builds, get, lower_turns)
-        warm(builds, put)
-        yield "put of 16 x 256 KiB, host memory and SSD full", in_turns(builds, put, lower_turns)
+        yield "get of 16 x 256 KiB from SSD", asked(builds, f"get {LOWER_SLICE_MS} {batch}", lower_turns)
+        yield "put of 16 x 256 KiB, host memory and SSD full", asked(builds, f"put {LOWER_SLICE_MS} {batch}", lower_turns)
 
 
 def start(builds: Builds, turns: int) -> Iterator[tuple[str, Pairs]]:
     """Starts with a million blocks in kept memory: 1 / seconds from the start of the process to its first hit."""
-    kept: dict[str, object] = {"host.bytes": "2GiB"}
-    with running(builds, lambda build: kept | {"host.directory": build.folder / "keeper"}):
+
+    def settings(build: Build) -> dict[str, object]:
+        return {"host.bytes": "2GiB", "host.directory": build.folder / "keeper"}
+
+    def start_again(build: Build) -> float:
+        build.kill()
+        begun = time.monotonic()
+        build.start(settings(build))
+        build.ask(f"use {KEPT_BLOCK_BYTES}")
+        build.ask(f"assume {KEPT_BLOCKS}")
+        return 1 / (time.monotonic() - begun)
+
+    with running(builds, settings):
         for build in builds:
             build.ask(f"use {KEPT_BLOCK_BYTES}")
             build.ask(f"fill {KEPT_BLOCKS}")
-        pairs = []
-        for turn in range(max(3, turns // 8)):
-            took = {}
-            for build in builds if turn % 2 else builds[::-1]:
-                build.kill()
-                begun = time.monotonic()
-                build.start(kept | {"host.directory": build.folder / "keeper"})
-                build.ask(f"use {KEPT_BLOCK_BYTES}")
-                build.ask(f"assume {KEPT_BLOCKS}")
-                took[build.root] = 1 / (time.monotonic() - begun)
-            pairs.append((took[builds[0].root], took[builds[1].root]))
-        yield f"start with {KEPT_BLOCKS} kept blocks", pairs
+        yield f"start with {KEPT_BLOCKS} kept blocks", in_turns(builds, start_again, max(3, turns // 8))
 
 
 PARTS = {"latency": latency, "copies": copies, "ssd": ssd, "start": start}

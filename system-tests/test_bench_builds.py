@@ -10,24 +10,16 @@ from bench import builds
 from checks.shared.checkout import ROOT
 
 
-class Scripted:
-    """A build whose client answers from a list, and writes down when it was asked."""
+def test_inTurns_eachBuildGoesFirstInEverySecondPair(tmp_path: Path) -> None:
+    old, new = (builds.Build(Path(name), tmp_path, tmp_path) for name in ("old", "new"))
+    measured: list[str] = []
 
-    def __init__(self, name: str, answers: list[float], asked: list[str]) -> None:
-        self.root = Path(name)
-        self._answers = answers
-        self._asked = asked
+    def measure(build: builds.Build) -> float:
+        measured.append(build.root.name)
+        return float(len(measured))
 
-    def ask(self, _command: str) -> float:
-        self._asked.append(self.root.name)
-        return self._answers.pop(0)
-
-
-def test_inTurns_eachBuildGoesFirstInEverySecondPair() -> None:
-    asked: list[str] = []
-    pair = (Scripted("old", [1.0, 2.0], asked), Scripted("new", [3.0, 4.0], asked))
-    assert builds.in_turns(pair, "lookup", 2) == [(1.0, 3.0), (2.0, 4.0)]  # type: ignore[arg-type]
-    assert asked == ["new", "old", "old", "new"]
+    assert builds.in_turns((old, new), measure, 2) == [(2.0, 1.0), (3.0, 4.0)]
+    assert measured == ["new", "old", "old", "new"]
 
 
 def test_buildAgainstItself_everyRowHasAllPairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
