@@ -107,7 +107,7 @@ public final class RunPlan {
     return new RunPlan(layout, firstOfLayer, all, strides);
   }
 
-  /** Equal grids are one object: who copies many entries recognizes it at once. */
+  /** Returns one object for equal grids, so that a table of entries finds its form by reference. */
   private static RunGrid theOneOf(List<RunGrid> known, RunGrid grid) {
     int place = known.indexOf(grid);
     if (place >= 0) {

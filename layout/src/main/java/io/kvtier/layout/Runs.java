@@ -26,8 +26,8 @@ public final class Runs {
 
   /** Removes all runs. */
   public void clear() {
-    // Grids belong to regions, which end.
-    Arrays.fill(grids, 0, Math.min(entries, grids.length), null);
+    // A list that is reused must not keep the grids of a region that has ended.
+    Arrays.fill(grids, 0, entries, null);
     entries = 0;
     count = 0;
     hostSpans = 0;

@@ -54,12 +54,13 @@ public final class RunTable {
   private static final int FROM = 20;
   private static final int BYTES = 24;
 
-  /** Which side of a run is what. */
+  /** The memories between which a table copies. */
   enum Sides {
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
-    /** What is on the host is copied to memory where the runs lie side by side. */
+    /** The target is staging memory, in which the runs of a grid lie side by side. */
     DEVICE_TO_STAGING,
+    /** The source is staging memory, in which the runs of a grid lie side by side. */
     STAGING_TO_DEVICE;
 
     boolean isFromDevice() {
