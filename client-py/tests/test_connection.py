@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +14,11 @@ import pytest
 
 from kvtier import Client, InvalidArgument, Status, Unavailable, VersionMismatch, aio
 from kvtier import _protocol as protocol
-from kvtier._connection import _connect
+from kvtier import _operations as operations
+from kvtier._connection import Link, _connect, namespace_properties
 from kvtier._core import monotonic_ns
+from kvtier._polled import Polled
+from kvtier_testing.daemon import Daemon, eventually
 
 KEYS = [b"a" * 32, b"b" * 32]
 
@@ -279,3 +283,40 @@ def test_queueOfNewConnectionsIsFull_connectWaitsUntilItsDeadline(tmp_path: Path
                 _connect(late, path, monotonic_ns() + 100_000_000)
     for channel in waiting:
         channel.close()
+
+
+def test_connectingEndsWhilePolledLooksForItsLink_callIsBegun(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    polled = Polled(str(daemon.socket_path), "polled", 1 << 20)
+    connection = polled.connection
+    current, is_to_end = connection.current, threading.Event()
+
+    def current_a_moment_ago() -> Link | None:
+        link = current()
+        if threading.current_thread() is threading.main_thread() and link is None and polled._connecting is not None:
+            is_to_end.set()
+            polled._connecting.join()
+        return link
+
+    link = connection.link
+    monkeypatch.setattr(connection, "link", lambda deadline_ns: is_to_end.wait() and link(deadline_ns))
+    monkeypatch.setattr(connection, "current", current_a_moment_ago)
+    properties = namespace_properties("m", 64, {})
+    call = polled.start(properties, partial(operations.lookup, keys=KEYS), None, 30.0)
+    polled.poll()
+    assert polled.wait(call, 30.0)
+    assert call.outcome is not None and call.outcome.statuses == [Status.MISS] * 2
+    polled.close()
+
+
+def test_daemonIsKilled_pollsThatNeverWaitNoticeIt(fresh_daemon: Daemon) -> None:
+    polled = Polled(str(fresh_daemon.socket_path), "polled", 1 << 20)
+    polled.connection.open_within(30.0)
+    fresh_daemon.pause()
+    properties = namespace_properties("m", 64, {})
+    call = polled.start(properties, partial(operations.lookup, keys=KEYS), None, 3600.0)
+    polled.poll()
+    assert not call.done
+    fresh_daemon.kill()
+    assert eventually(lambda: polled.poll() or call.done)
+    assert call.outcome is not None and call.outcome.statuses == [Status.UNAVAILABLE] * 2
+    polled.close()

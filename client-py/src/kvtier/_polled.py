@@ -120,8 +120,10 @@ class Polled:
                 self._advance(call, operations.made(Status.UNAVAILABLE if ended else Status.DEADLINE))
 
     def _begin_unlinked(self) -> None:
+        # In this order: the thread that connects may end between the two.
+        is_connecting = self._is_connecting()
         link = self._connection.current()
-        if link is None and self._is_connecting():
+        if link is None and is_connecting:
             now_ns = monotonic_ns()
             late = [call for call in self._unlinked if now_ns >= call._answer_by_ns]
             self._unlinked = [call for call in self._unlinked if call not in late]

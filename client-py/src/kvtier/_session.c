@@ -381,6 +381,16 @@ static PyObject *session_poll(PyObject *object, PyObject *timeout) {
       return NULL;
     }
   }
+  /* Only waits look whether the daemon is gone, and a caller may never wait. */
+  if (timeout_ns <= 0 && PyDict_Size(self->arrived) == 0 && !is_over(self) && is_hung_up(self->socket)) {
+    /* What was answered before the end still counts. */
+    if (drain(self) < 0) {
+      return NULL;
+    }
+    if (PyDict_Size(self->arrived) == 0) {
+      end_by_daemon(self);
+    }
+  }
   PyObject *fresh = PyDict_New();
   if (fresh == NULL) {
     return NULL;
