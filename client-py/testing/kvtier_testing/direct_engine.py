@@ -65,7 +65,7 @@ class DirectEngine(Driver):
             page_tokens=BLOCK_TOKENS, hash="blake2b", hash_seed="none", alone=os.urandom(16).hex(), namespace=wanted.namespace,
         )  # fmt: skip
         try:
-            self.client = Client(wanted.socket, name="direct", timeout=2.0)
+            self.client = Client(wanted.socket, name="direct", timeout=wanted.load_timeout_s)
             self.pools = [Pools(self.client) for _ in range(wanted.ranks)]
             self._register(identity)
         except NamespaceMismatch as error:

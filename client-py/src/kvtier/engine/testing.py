@@ -38,6 +38,9 @@ PATIENCE_S = 60.0
 
 _KILL_AFTER_S = (0.0, 0.001, 0.004, 0.016)
 
+_HASTY = {"lookup_s_max": 0.3, "load_timeout_s": 1.0, "put_timeout_s": 0.5}
+"""time limits of an engine whose daemon is going to hang"""
+
 
 class Daemon(Protocol):
     """A daemon under test, in a process of its own. It keeps its blocks over a restart in whatever tiers it likes."""
@@ -75,10 +78,10 @@ class Wanted:
     """each has a part of every block"""
     pools: int = 1
     """how many kinds of KV cache the model has; the first one has full attention"""
-    lookup_s_max: float = 0.3
-    """as `Settings.lookup_s_max`; the others likewise"""
-    load_timeout_s: float = 1.0
-    put_timeout_s: float = 0.5
+    lookup_s_max: float = PATIENCE_S
+    """as `Settings.lookup_s_max`; the others likewise. Only a daemon that hangs is waited for so long."""
+    load_timeout_s: float = PATIENCE_S
+    put_timeout_s: float = PATIENCE_S
 
 
 class Part(NamedTuple):
@@ -254,7 +257,7 @@ class AdapterContract:
     def test_daemonHangsBetweenLookupAndLoad_isComputed(self) -> None:
         prompt = self._prompt()
         self._engine().serve(prompt)
-        second = self._engine()
+        second = self._engine(**_HASTY)
         second.find(prompt)
         self.daemon.pause()
         try:
@@ -300,7 +303,7 @@ class AdapterContract:
         self._is_used(engine)
 
     def test_daemonHangs_engineComputes_andUsesItWhenItGoesOn(self) -> None:
-        engine, prompt = self._engine(), self._prompt()
+        engine, prompt = self._engine(**_HASTY), self._prompt()
         engine.serve(prompt)
         self.daemon.pause()
         try:
@@ -483,7 +486,7 @@ class AdapterContract:
         return len(prompt) // driver.unit_tokens * driver.unit_tokens
 
     def _before(self, driver: Driver, block: int) -> Sequence[int]:
-        """What is loaded of a prompt that was found, and of which a block can't be loaded."""
+        """The tokens that are loaded of a prompt that was found, if one of its blocks can't be loaded."""
         return (0,) if driver.loads_whole else (driver.needs[0].block_tokens * block // driver.unit_tokens * driver.unit_tokens,)
 
     def _is(self, tokens: int, *expected: int) -> None:
