@@ -6,7 +6,8 @@ descriptor that --answers names:
     {"pass": NAME, "reset": true, "serial": true}   generates; reset: forgets the engine's own prefix cache before; logprobs: one prompt
                                                     behind the other, and answers with log probabilities; zero: zeroes what it loads;
                                                     late_s: its copies come so many seconds later; kill: ends this process when the
-                                                    engine waits for the first layer of a load
+                                                    engine waits for the first layer of a load; wishes: what each request asks of
+                                                    the cache
     {"turns": NUMBER}                               computes new prompts with and without the connector, in turns
     {"end": true}
 """
@@ -74,7 +75,7 @@ def loadable(shared: list[list[int]]) -> int:
 
 
 def write_weights(model: Path, described: dict) -> None:
-    """Weights that all engines read, whatever their ranks: of made-up weights each rank has its own."""
+    """Weights that all engines read, whatever their ranks."""
     import torch
     from safetensors.torch import save_file
 
@@ -95,12 +96,10 @@ def write_weights(model: Path, described: dict) -> None:
 
 
 def write_model(model: Path, described: dict) -> None:
-    """The files of a model of which transformers knows how to make weights. Those that vLLM makes up itself are so small that
-    what a layer has cached changes no output."""
+    """The files of a model of which transformers knows how to make weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    (model / "config.json").write_text(json.dumps(described))
     torch.manual_seed(0)
     made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model), dtype=torch.float32)
     made.save_pretrained(model)
@@ -119,18 +118,15 @@ def _guard_dispatcher() -> None:
 
 
 class Engine:
-    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, has_files: bool, blocks: int) -> None:
+    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, blocks: int) -> None:
         model.mkdir(parents=True, exist_ok=True)
         is_hybrid = size in HYBRIDS
-        if is_hybrid:
-            has_files = True
-            if not (model / "model.safetensors").is_file():
-                write_model(model, HYBRIDS[size])
-        else:
-            described = MODEL | SIZES[size]
-            (model / "config.json").write_text(json.dumps(described))
-            if has_files:
-                write_weights(model, described)
+        described = HYBRIDS[size] if is_hybrid else MODEL | SIZES[size]
+        config = model / "config.json"
+        # vLLM's own made-up weights are so small that what a layer has cached changes no output.
+        if not (model / "model.safetensors").is_file() or config.read_text() != json.dumps(described):
+            config.write_text(json.dumps(described))
+            (write_model if is_hybrid else write_weights)(model, described)
         begun = time.monotonic()
         if kv and "LMCache" in kv["kv_connector"]:
             _guard_dispatcher()
@@ -148,7 +144,7 @@ class Engine:
         self.imported_s = time.monotonic() - begun
         begun = time.monotonic()
         self.llm = LLM(
-            model=str(model), load_format="auto" if has_files else "dummy", skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
+            model=str(model), skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
             max_model_len=2048 if is_hybrid else 4096, block_size=BLOCK_TOKENS, enable_prefix_caching=True, seed=0, disable_log_stats=False, **more,
         )  # fmt: skip
         self.started_s = time.monotonic() - begun
@@ -170,8 +166,9 @@ class Engine:
             if ("prefix_cache" in one.name or "kvtier" in one.name or "preemptions" in one.name) and hasattr(one, "value")
         }
 
-    def generate(self, some: list[list[int]], tokens: int) -> tuple[float, list]:
-        parameters = self.parameters(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+    def generate(self, some: list[list[int]], tokens: int, wishes: dict | None = None) -> tuple[float, list]:
+        said = {"kv_transfer_params": {"kvtier": wishes}} if wishes else None
+        parameters = self.parameters(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, extra_args=said)
         begun = time.monotonic()
         outputs = self.llm.generate([{"prompt_token_ids": one} for one in some], parameters, use_tqdm=False)
         return time.monotonic() - begun, outputs
@@ -248,7 +245,7 @@ class Engine:
             after = self.counters()
             answer["counters"] = {name: value - before.get(name, 0) for name, value in after.items()}
             return answer
-        seconds, outputs = self.generate(self.long if command.get("long") else self.shared, command.get("tokens", 16))
+        seconds, outputs = self.generate(self.long if command.get("long") else self.shared, command.get("tokens", 16), command.get("wishes"))
         answer["seconds"] = seconds
         answer["tokens"] = [list(one.outputs[0].token_ids) for one in outputs]
         answer["cached"] = sum(one.num_cached_tokens or 0 for one in outputs)
@@ -286,12 +283,11 @@ def main() -> None:
     parser.add_argument("--answers", type=int, required=True)
     parser.add_argument("--kv")
     parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--files", action="store_true", help="the model's weights are in files")
     parser.add_argument("--blocks", type=int, default=0, help="how many blocks the engine has; 0: what fits")
     arguments = parser.parse_args()
     answers = os.fdopen(arguments.answers, "w", buffering=1)
     kv = json.loads(arguments.kv) if arguments.kv else None
-    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.files, arguments.blocks)
+    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.blocks)
     hello = {"imported_s": engine.imported_s, "started_s": engine.started_s, "loadable": loadable(engine.shared)}
     hello["prompt_tokens"] = sum(map(len, engine.shared))
     hello["loadable_long"] = loadable(engine.long)

@@ -19,7 +19,7 @@ from typing import Any
 from checks.engines.sglang_points import FOLDER, POINTS
 from checks.engines.sglang_run import MODEL, PAGE_TOKENS, prompt_of
 from checks.engines.told import Daemon, Failed, Rows, Told
-from checks.engines.vllm import processors_of
+from checks.engines.vllm_engine import processors_of
 from checks.shared.command_line import Arguments, run_tool, some_of
 
 PROMPTS = [(1, 1000), (2, 500), (3, 1600)]
@@ -82,7 +82,7 @@ class Engine(Told):
 
     def flush(self) -> None:
         if self._through == HICACHE:
-            # What is stored is stored by threads of the engine. The linker's stores end before a flush does.
+            # Threads of the engine store the pages. The linker's stores end before a flush ends.
             time.sleep(1.0)
         answer = self.run(flush=True)
         if "error" in answer:

@@ -18,8 +18,10 @@ from typing import Any
 
 from kvtier_testing import process
 
+from checks.engines.run import BLOCK_TOKENS, prompts
 from checks.engines.switch import share
-from checks.engines.told import Daemon, Failed, Rows, Told
+from checks.engines.told import Daemon, Failed, Rows
+from checks.engines.vllm_engine import engine, kvtier
 from checks.shared.command_line import Arguments, run_tool, some_of
 
 TURNS_TIMEOUT_S = 1800
@@ -37,58 +39,6 @@ HITS = "external_prefix_cache_hits"
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def processors_of(ranks: int, processors: list[int]) -> str:
-    """Which of the processors each rank computes on, as vLLM has it; by itself it gives each rank a NUMA node."""
-    if len(processors) < ranks:
-        return "nobind"
-    return "|".join(",".join(map(str, processors[rank::ranks])) for rank in range(ranks))
-
-
-class Engine(Told):
-    """One vLLM."""
-
-    def __init__(
-        self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
-        size: str = "tiny", has_files: bool = False, blocks: int = 0,
-    ) -> None:  # fmt: skip
-        """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py; `has_files`: its weights are in files;
-        `blocks` of the engine's own cache, 0 for what fits."""
-        command = [
-            str(root / "target" / "venv-vllm" / "bin" / "python"), "-m", "checks.engines.run",
-            "--model", str(folder / f"model-{size}{'-files' * has_files}"), "--size", size,
-        ]  # fmt: skip
-        if kv:
-            command += ["--kv", json.dumps(kv)]
-        command += ["--ranks", str(ranks), "--blocks", str(blocks), *["--files"] * has_files]
-        settings = {
-            "PYTHONHASHSEED": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
-            "VLLM_ENABLE_V1_MULTIPROCESSING": str(multiprocessing), "LMCACHE_TRACK_USAGE": "false",
-        }  # fmt: skip
-        if threads:
-            settings["OMP_NUM_THREADS"] = str(threads)
-        if ranks > 1:
-            settings["VLLM_CPU_OMP_THREADS_BIND"] = processors_of(ranks, sorted(os.sched_getaffinity(0)))
-        super().__init__(name, command, settings, folder / f"engine-{name}.log")
-
-
-@contextlib.contextmanager
-def engine(*arguments: Any, **more: Any) -> Iterator[Engine]:
-    made = Engine(*arguments, **more)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def kvtier(socket_path: Path, namespace: str, **settings: Any) -> dict:
-    """vLLM's configuration of the connector, with more of its settings by their names."""
-    extra = {"socket": str(socket_path), "namespace": namespace} | settings
-    return {
-        "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
-        "kv_connector_extra_config": {f"kvtier.{name}": value for name, value in extra.items()},
-    }  # fmt: skip
 
 
 class Check(Rows):
@@ -166,6 +116,54 @@ class Check(Rows):
             self._same("after an engine restart", fresh)
             self._hits("after an engine restart", fresh, most)
             self._ttft(f"restored by a fresh engine ({mode})", second.run(**{"pass": "ttft", "reset": True, "serial": True}))
+            if mode == 0:
+                zeroed = second.run(**{"pass": "zeroed", "reset": True, "zero": True})["tokens"]
+                text = "other tokens when what is loaded is zeroed"
+                self.hold("the check sees wrong blocks", zeroed != self.reference()["tokens"], text)
+
+    def wishes(self) -> None:
+        """Requests that say what they ask of the cache."""
+        self.reference()
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                self._wishes(daemon)
+            finally:
+                daemon.stop()
+
+    def _wishes(self, daemon: Daemon) -> None:
+        with engine(self.root, self.folder, "wishes", kvtier(daemon.socket, "wishes"), 0) as one:
+            most = one.hello["loadable"]
+
+            def hits(case: str, wishes: dict[str, Any]) -> float:
+                answer = one.run(**{"pass": case, "reset": True, "wishes": wishes})
+                self._same(case, answer)
+                return float(answer["counters"][HITS])
+
+            hits("store nothing", {"store": False})
+            found = hits("keep", {"keep_s": 600, "priority": 3})
+            self.hold("store: false", found == 0, f"{found:,.0f} tokens were loaded of what was not to be stored")
+            # Each step of the engine takes the answers of the one before.
+            one.run(**{"pass": "goes on", "long": True})
+            blocks, retained = self._different_blocks(), self._retained(daemon)
+            self.hold("keep_s", retained == blocks, f"{retained} blocks are retained, of {blocks} different ones")
+            found = hits("load nothing", {"load": False})
+            self.hold("load: false", found == 0, f"{found:,.0f} tokens were loaded")
+            found = hits("load 64 tokens", {"load_max_tokens": 64})
+            self.hold("load_max_tokens", 0 < found <= 64 * len(prompts()[0]), f"{found:,.0f} tokens were loaded, at most 64 a prompt")
+            self._hits("a request without wishes", one.run(**{"pass": "usual", "reset": True}), most)
+
+    def _different_blocks(self) -> int:
+        """How many whole blocks all prompts and their answers have, without the last token, which is not computed."""
+        answered = zip(prompts()[0], self.reference()["tokens"], strict=True)
+        sequences = [[*prompt, *tokens[:-1]] for prompt, tokens in answered]
+        return len({tuple(one[:end]) for one in sequences for end in range(BLOCK_TOKENS, len(one) + 1, BLOCK_TOKENS)})
+
+    def _retained(self, daemon: Daemon) -> int:
+        python = self.root / "target" / "venv-vllm" / "bin" / "python"
+        command = [str(python), "-c", _RETAINED, str(daemon.socket)]
+        return int(subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout)
 
     def ranks(self) -> None:
         """Two tensor-parallel ranks, each with its part of every block."""
@@ -193,7 +191,7 @@ class Check(Rows):
         """An engine with one rank loads what one with two ranks has stored, and the reverse, also after the daemon's restart."""
         tokens: dict[int, Any] = {}
         for ranks in (1, 2):
-            with engine(self.root, self.folder, f"files-none-{ranks}", None, 1, ranks, has_files=True) as plain:
+            with engine(self.root, self.folder, f"files-none-{ranks}", None, 1, ranks) as plain:
                 tokens[ranks] = plain.run(**{"pass": "none"})["tokens"]
         self.hold("tokens of one rank and of two", tokens[1] == tokens[2], "equal without kvtier, so that they can be compared")
         for writer, reader in ((2, 1), (1, 2)):
@@ -202,10 +200,10 @@ class Check(Rows):
                 daemon.start()
                 try:
                     kv = kvtier(daemon.socket, f"resharding-{writer}")
-                    with engine(self.root, self.folder, f"files-{writer}-writes", kv, 1, writer, has_files=True) as first:
+                    with engine(self.root, self.folder, f"files-{writer}-writes", kv, 1, writer) as first:
                         most = first.hello["loadable"]
                         first.run(**{"pass": "cold"})
-                    with engine(self.root, self.folder, f"files-{reader}-reads", kv, 1, reader, has_files=True) as second:
+                    with engine(self.root, self.folder, f"files-{reader}-reads", kv, 1, reader) as second:
                         cold = second.run(**{"pass": "other ranks"})
                         daemon.stop()
                         daemon.start()
@@ -280,7 +278,7 @@ class Check(Rows):
 
     def layers(self) -> None:
         """Loads that come by layer: the engine computes the first layers while blocks of the others come."""
-        with engine(self.root, self.folder, "layers-none", None, 0, has_files=True) as plain:
+        with engine(self.root, self.folder, "layers-none", None, 0) as plain:
             right, right_long = (plain.run(**{"pass": "none"} | some)["tokens"] for some in ({}, _LONG))
         with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
             daemon = Daemon(self.root, Path(folder))
@@ -295,7 +293,7 @@ class Check(Rows):
     def _one_by_layer(self, daemon: Daemon, right: list) -> None:
         """One engine, whose daemon is killed while layers come."""
         kv = kvtier(daemon.socket, "layers", load_by_layer="on")
-        with engine(self.root, self.folder, "layers", kv, 0, has_files=True) as one:
+        with engine(self.root, self.folder, "layers", kv, 0) as one:
             most = one.hello["loadable"]
             one.run(**{"pass": "cold"})
             self._by_layer("by layer", one.run(**{"pass": "warm", "reset": True}), right, most)
@@ -320,7 +318,7 @@ class Check(Rows):
     def _few_by_layer(self, daemon: Daemon, right: list) -> None:
         """An engine with few blocks: requests are preempted, and come back."""
         kv = kvtier(daemon.socket, "layers-few", load_by_layer="on")
-        with engine(self.root, self.folder, "layers-few", kv, 0, has_files=True, blocks=_FEW_BLOCKS["tiny"]) as few:
+        with engine(self.root, self.folder, "layers-few", kv, 0, blocks=_FEW_BLOCKS["tiny"]) as few:
             answers = [few.run(**{"pass": "preempted", "reset": True, "late_s": _LATE_S} | _LONG) for _ in range(2)]
         count, loads = (sum(one["counters"].get(name, 0) for one in answers) for name in ("num_preemptions", "kvtier_loads_by_layer"))
         self.hold("tokens, by layer, preempted", all(one["tokens"] == right for one in answers), "as without kvtier")
@@ -330,7 +328,7 @@ class Check(Rows):
     def _ranks_by_layer(self, daemon: Daemon, right: list) -> None:
         """Two tensor-parallel ranks, each of which waits for its layers."""
         kv = kvtier(daemon.socket, "layers-ranks", load_by_layer="on")
-        with engine(self.root, self.folder, "layers-ranks", kv, 1, 2, has_files=True) as two:
+        with engine(self.root, self.folder, "layers-ranks", kv, 1, 2) as two:
             most = two.hello["loadable"]
             two.run(**{"pass": "cold"})
             self._by_layer("by layer, two ranks", two.run(**{"pass": "warm", "reset": True}), right, most)
@@ -441,6 +439,13 @@ def _furthest(logprobs: list, right: list) -> float:
     return max(abs(one - other) for some, others in zip(logprobs, right, strict=True) for one, other in zip(some, others, strict=True))
 
 
+_RETAINED = """
+import sys
+from kvtier import Client
+with Client(sys.argv[1], timeout=30) as client:
+    print(client.stats()["retained"]["blocks"])
+"""
+
 _WARMING = """
 import os, sys, time
 from kvtier import Client
@@ -487,7 +492,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "ranks", "resharding", "hybrid", "layers", "lmcache", "absent", "zero")
+    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")
