@@ -32,50 +32,38 @@ static size_t granules_of(const Py_buffer *raw, const Py_buffer *encoded, Py_ssi
   return (size_t)encoded->len / bytes;
 }
 
-/* exact_encode(to, from, elements) -> (how many granules were encoded, CRC32C of them) */
-PyObject *core_exact_encode(PyObject *module, PyObject *arguments) {
-  (void)module;
+typedef size_t transcoder(uint32_t *crc, void *to, const void *from, size_t granules, size_t elements);
+
+/* transcode(to, from, elements) -> (how many granules were encoded or decoded, CRC32C of the encoded ones) */
+static PyObject *transcode(PyObject *arguments, transcoder *all, int encodes) {
   Py_buffer to;
   Py_buffer from;
   Py_ssize_t elements;
   if (!PyArg_ParseTuple(arguments, "w*y*n", &to, &from, &elements)) {
     return NULL;
   }
-  size_t granules = granules_of(&from, &to, elements);
+  const Py_buffer *raw = encodes ? &from : &to;
+  size_t granules = granules_of(raw, encodes ? &to : &from, elements);
   uint32_t crc = 0;
-  size_t encoded = 0;
-  if (from.len < LONG_BYTES) {
-    encoded = kvtier_exact_encode(&crc, to.buf, from.buf, granules, (size_t)elements);
+  size_t done = 0;
+  if (raw->len < LONG_BYTES) {
+    done = all(&crc, to.buf, from.buf, granules, (size_t)elements);
   } else {
     Py_BEGIN_ALLOW_THREADS;
-    encoded = kvtier_exact_encode(&crc, to.buf, from.buf, granules, (size_t)elements);
+    done = all(&crc, to.buf, from.buf, granules, (size_t)elements);
     Py_END_ALLOW_THREADS;
   }
   PyBuffer_Release(&from);
   PyBuffer_Release(&to);
-  return PyErr_Occurred() ? NULL : Py_BuildValue("(nI)", (Py_ssize_t)encoded, crc);
+  return PyErr_Occurred() ? NULL : Py_BuildValue("(nI)", (Py_ssize_t)done, crc);
 }
 
-/* exact_decode(to, from, elements) -> (how many granules were decoded, CRC32C of what they were decoded from) */
+PyObject *core_exact_encode(PyObject *module, PyObject *arguments) {
+  (void)module;
+  return transcode(arguments, kvtier_exact_encode, 1);
+}
+
 PyObject *core_exact_decode(PyObject *module, PyObject *arguments) {
   (void)module;
-  Py_buffer to;
-  Py_buffer from;
-  Py_ssize_t elements;
-  if (!PyArg_ParseTuple(arguments, "w*y*n", &to, &from, &elements)) {
-    return NULL;
-  }
-  size_t granules = granules_of(&to, &from, elements);
-  uint32_t crc = 0;
-  size_t decoded = 0;
-  if (to.len < LONG_BYTES) {
-    decoded = kvtier_exact_decode(&crc, to.buf, from.buf, granules, (size_t)elements);
-  } else {
-    Py_BEGIN_ALLOW_THREADS;
-    decoded = kvtier_exact_decode(&crc, to.buf, from.buf, granules, (size_t)elements);
-    Py_END_ALLOW_THREADS;
-  }
-  PyBuffer_Release(&from);
-  PyBuffer_Release(&to);
-  return PyErr_Occurred() ? NULL : Py_BuildValue("(nI)", (Py_ssize_t)decoded, crc);
+  return transcode(arguments, kvtier_exact_decode, 0);
 }
