@@ -107,7 +107,7 @@ class Prompts:
         for _ in range(self._on_device(tokens) + 2):
             prompt = self.fresh(tokens)
             self.kept.append(Kept(prompt, self._engine.run(prompt)[2]))
-        # What is left of the last one is stored with the next step.
+        # The engine stores the last blocks of a prompt with its next step.
         self._engine.run(self.fresh(self._engine.block_tokens))
         self._engine.become("computed")
 

@@ -71,7 +71,7 @@ class KvtierStorage(HiCacheStorage):
             self._notice_flushes(pool)
 
     def _notice_flushes(self, pool: Any) -> None:
-        """Who flushes SGLang's caches has this pool cleared."""
+        """Clears this pool. SGLang calls it when its caches are flushed."""
         clear: Callable[[], Any] = pool.clear
 
         def cleared() -> Any:

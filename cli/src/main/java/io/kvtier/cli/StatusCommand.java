@@ -176,7 +176,7 @@ final class StatusCommand extends DaemonCommand {
         + Units.duration(counters.getOrDefault("spent_load_ns", 0L));
   }
 
-  /** What was put in namespaces with an encoding, in words; empty when there was nothing. */
+  /** The puts into namespaces with an encoding, in words; empty if there were none. */
   private static String encoded(Map<String, Long> counters) {
     long blocks = counters.getOrDefault("put_encoded", 0L);
     long raw = counters.getOrDefault("put_raw", 0L);

@@ -138,7 +138,7 @@ class RetentionsTest {
       put(harness, client, 0, QUOTA);
       assertEquals(Status.OK, client.retain(0, QUOTA, MINUTE_NS).status());
       rounds(harness);
-      // What has no copy below is not dropped, however many evictions are asked for.
+      // Blocks without a copy below are not dropped, however many evictions are asked for.
       assertEquals(Status.OK, client.admin("evict 100"));
       rounds(harness);
       expect(client, Status.OK, 0, QUOTA);
@@ -162,7 +162,7 @@ class RetentionsTest {
       assertEquals(Status.OK, client.retain(0, QUOTA - 2, MINUTE_NS).status());
       client.sendRetain(0, QUOTA + 1, MINUTE_NS);
       assertTrue(client.text().contains("3 more blocks takes 12 KiB, and 64 KiB of the quota"));
-      // What is retained already takes nothing more.
+      // Blocks that are retained already take nothing more from the quota.
       assertEquals(Status.OK, client.retain(0, QUOTA, 2 * MINUTE_NS).status());
       wait(harness, MINUTE_NS + 300_000_000);
       assertEquals(

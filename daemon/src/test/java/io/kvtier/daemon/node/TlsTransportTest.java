@@ -20,7 +20,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The same links with mutual TLS; and who gets none. */
+/** Links with mutual TLS keep the contract, and nodes without a valid certificate get no link. */
 class TlsTransportTest extends TcpTransportTest {
   @TempDir static Path folder;
 

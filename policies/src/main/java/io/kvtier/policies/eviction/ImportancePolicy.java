@@ -27,7 +27,10 @@ public final class ImportancePolicy implements EvictionPolicy {
   /** By importance: how often a block is passed. */
   private static final byte[] CHANCES = {0, 0, 1, 3};
 
-  /** What is known of blocks that are not of normal importance. */
+  /**
+   * The importance of blocks, and the chances that they have left; made for the first block that is
+   * not of normal importance.
+   */
   private static final class Ranks {
     /** By block: its importance, changed so that 0 is normal. */
     private final byte[] importance;

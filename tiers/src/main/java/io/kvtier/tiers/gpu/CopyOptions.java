@@ -10,8 +10,8 @@ package io.kvtier.tiers.gpu;
  *     it is done before the engine's next kernel misses their multiprocessors
  * @param writeBlocks thread blocks of the kernel where it writes host memory: few, since it holds
  *     their multiprocessors as long as the link needs
- * @param readBlocks thread blocks of the kernel where it reads host memory: fewer, since reads are no
- *     faster with more
+ * @param readBlocks thread blocks of the kernel where it reads host memory: fewer, since reads are
+ *     no faster with more
  * @param depth the most copies that wait or are in flight
  */
 public record CopyOptions(

@@ -6,7 +6,7 @@ import java.io.IOException;
 public final class FrameException extends IOException {
   private static final long serialVersionUID = 1L;
 
-  /** What was wrong, in words. */
+  /** Makes an exception. The message says what was wrong, with the value and what was expected. */
   public FrameException(String message) {
     super(message);
   }

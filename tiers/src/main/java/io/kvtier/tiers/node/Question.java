@@ -14,7 +14,7 @@ final class Question {
   /** The names of the block: namespace, group and key. */
   final Transfer block;
 
-  /** Who waits; guarded by {@link NodeHints}. */
+  /** The callers that wait for the answer; guarded by {@link NodeHints}. */
   final List<Consumer<Presence>> waiting = new ArrayList<>(1);
 
   /** How many nodes have not answered. Confined to the reader that asks, as are those below. */

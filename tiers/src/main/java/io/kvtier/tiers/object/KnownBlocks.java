@@ -5,8 +5,8 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What is known of the blocks of a source, and how the source is asked about others. An answer may
- * be out of date as soon as it is known. Used by the index's thread, which never waits.
+ * The known presence of a source's blocks, and questions about other blocks. An answer may be out
+ * of date as soon as it is known. The index's thread uses it, and never waits.
  */
 public interface KnownBlocks {
   /** Whether the source has a block, as far as is known. */
