@@ -21,6 +21,7 @@ from checks.engines.sglang_run import MODEL, PAGE_TOKENS, prompt_of
 from checks.engines.told import Daemon, Failed, Rows, Told
 from checks.engines.vllm_engine import processors_of
 from checks.shared.command_line import Arguments, run_tool, some_of
+from checks.shared.wakes import wake_times_us
 
 PROMPTS = [(1, 1000), (2, 500), (3, 1600)]
 FEWER = [(1, 1000)]
@@ -30,6 +31,11 @@ LINKERS = {LINKER: ("kvtier.sglang.linker", "KvtierLinker"), PROBE: ("checks.eng
 TURNS = 6
 LOOKUP_US_MAX = 100
 ABSENT_SHARE_MAX = 1.1
+
+
+def _middle_and_late(taken: list[float]) -> tuple[float, float]:
+    """The 50th and the 99th hundredth of what is sorted."""
+    return taken[len(taken) // 2], taken[len(taken) * 99 // 100]
 
 
 def pages_of(tokens: int) -> int:
@@ -349,9 +355,12 @@ class Check(Rows):
             one.generate(FEWER)
             told = json.loads((self.folder / "times").read_text())
             taken = sorted(told["us"])
-            middle, late = (taken[int(len(taken) * share)] for share in (0.5, 0.99))
+            middle, late = _middle_and_late(taken)
             text = f"p50 {middle:.0f} us, p99 {late:.0f} us, {told['pages']} pages, {len(taken):,} lookups"
             self.hold("linker, lookups", late < LOOKUP_US_MAX, text, p50_us=middle, p99_us=late)
+            middle, late = _middle_and_late(wake_times_us())
+            text = f"p50 {middle:.0f} us, p99 {late:.0f} us, for a byte to another process and back, both of which sleep meanwhile"
+            self.tell("wake-ups", text, p50_us=middle, p99_us=late)
 
     def speed(self) -> None:
         """Pages that are written and read a second, beside SGLang's own backend for files."""
