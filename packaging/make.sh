@@ -69,7 +69,7 @@ case $arch in
     work=$work/arm64
     compiler=aarch64-linux-gnu-gcc
     if wants image; then die "images are made for amd64 alone, and --arch is arm64."; fi
-    command -v "$compiler" >/dev/null || die "no $compiler found, which compiles for arm64." "Debian and Ubuntu: apt-get install gcc-aarch64-linux-gnu."
+    command -v "$compiler" >/dev/null || die "no $compiler found, which compiles for arm64." "Debian and Ubuntu: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross."
     if wants tar || wants deb; then
       [ -n "$jdk" ] || die "tar and deb for arm64 have a Java runtime, and --jdk names no JDK to make it from."
       [ -f "$jdk/jmods/java.base.jmod" ] || die "$jdk (--jdk) has no jmods/java.base.jmod: give the folder of a JDK 25 for Linux on 64-bit Arm."
