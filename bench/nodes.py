@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kvtier_testing import process
-from kvtier_testing.daemon import PROGRAMS
 
 from bench.bench_all import revision
 from checks.shared.command_line import Arguments, run_tool, say, whole
@@ -96,7 +95,7 @@ class Node:
             # A read that takes longer than usual must be slow, not failed.
             "nodes.fetch_timeout": "30s",
         }
-        command = process.command_of([str(PROGRAMS / "kvtierd")], self.socket, own | settings)
+        command = process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, own | settings)
         self.daemon, _ = process.start(inside(which, command), folder / "daemon.log", Failed)
         self.client = Client(self.socket, timeout=60)
 

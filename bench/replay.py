@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from bench.request_trace import TraceError, read_trace
 from checks.shared.command_line import Arguments, number, run_tool, size, tell, whole
 from checks.shared.content import Content
-from kvtier import Client, KvtierError, Namespace, Status
+from kvtier import Client, KvtierError, Lookup, Namespace, Status
 
 DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_conversation_first_8000.jsonl.gz"
 BATCH_BYTES = 16 << 20
@@ -115,7 +115,7 @@ class Replay:
         keys = [block_key(self._salt, block_id) for block_id in block_ids]
 
         started_ns = time.perf_counter_ns()
-        lookup = self._namespace.lookup(keys)
+        lookup = self.lookup(keys)
         tally.lookup_ns.append(time.perf_counter_ns() - started_ns)
 
         there = [i for i, status in enumerate(_alive(lookup.statuses)) if status is Status.OK]
@@ -127,6 +127,10 @@ class Replay:
         tally.prefix_hits += next((nth for nth, place in enumerate(right) if nth != place), len(right))
         for batch in _batches(sorted(absent), self._batch_blocks):
             self._put(keys, batch)
+
+    def lookup(self, keys: Sequence[bytes]) -> Lookup:
+        """Looks the blocks of a prompt up."""
+        return self._namespace.lookup(keys)
 
     def _get(self, keys: list[bytes], batch: list[int], right: list[int], absent: list[int]) -> None:
         """Gets blocks, checks them, and adds their places to those that are right or those that were not there."""

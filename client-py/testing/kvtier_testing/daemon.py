@@ -1,8 +1,4 @@
-"""A real daemon under test.
-
-The folder in the environment variable KVTIER_PROGRAMS holds its programs, `kvtierd` and `kvtier`: by default the scripts of this
-checkout, which build what is missing.
-"""
+"""A real daemon under test."""
 
 import ctypes
 import os
@@ -18,10 +14,8 @@ from typing import IO, Protocol, TypeVar
 
 import pytest
 
-from kvtier_testing.process import command_of, stop
+from kvtier_testing.process import PROGRAMS, command_of, stop
 from kvtier_testing.ready import wait_ready
-
-PROGRAMS = Path(os.environ.get("KVTIER_PROGRAMS", Path(__file__).resolve().parents[3] / "scripts"))
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)

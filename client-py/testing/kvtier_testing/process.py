@@ -1,4 +1,8 @@
-"""The process of a daemon: its command line, its start and its end."""
+"""The process of a daemon: its command line, its start and its end.
+
+The folder in the environment variable KVTIER_PROGRAMS holds its programs, `kvtierd` and `kvtier`: by default the scripts of this
+checkout, which build what is missing.
+"""
 
 import os
 import re
@@ -10,6 +14,7 @@ from pathlib import Path
 
 from kvtier_testing.ready import wait_ready
 
+PROGRAMS = Path(os.environ.get("KVTIER_PROGRAMS", Path(__file__).resolve().parents[3] / "scripts"))
 STOP_TIMEOUT_S = 60.0
 
 

@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from kvtier_testing.daemon import PROGRAMS, Daemon
+from kvtier_testing.daemon import Daemon
+from kvtier_testing.process import PROGRAMS
 from kvtier_testing.process import free_port
 
 
