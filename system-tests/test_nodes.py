@@ -9,6 +9,8 @@ import struct
 import subprocess
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from kvtier_testing import blocks
 from kvtier_testing.daemon import PROGRAMS, Daemon, eventually, slots_balance
 from kvtier_testing.remote import certificate
 
-from kvtier import Client, Namespace, Status, Tier
+from kvtier import Client, Namespace, Status, Tier, remote
 
 BLOCK_BYTES = 256 * 1024
 NAME = "nodes"
@@ -124,6 +126,48 @@ def test_threeNodes_readEachOthersBlocks(folder: Path) -> None:
         for node in (first, second, third):
             assert eventually(lambda node=node: slots_balance(node.client.counters()))
             assert node.count("corrupt") == node.count("node_errors") == 0
+
+
+def test_routers_findTheNodesThatHaveMost(folder: Path) -> None:
+    with cluster(folder, 3, **PLAINTEXT) as (first, second, third):
+        grpc_port, http_port = free_ports(2)
+        third.stop()
+        third.start(grpc__enabled="true", grpc__port=str(grpc_port), http__enabled="true", http__port=str(http_port))
+        assert eventually(lambda: third.is_connected_to(first, second))
+        keys = first.put(12)
+        assert second.get(keys[:5]) == [Status.OK] * 5
+        expected = {"node-0": (12, 12), "node-1": (5, 5)}
+        # Over the socket, over HTTP and over gRPC, from the node that has none of the blocks.
+        words = ["nodes", "find", "--namespace", "nodes", *(key.hex() for key in keys)]
+        told = third.daemon.command(*words, "--json")
+        assert told.returncode == 0, told.stderr
+        assert _holds(json.loads(told.stdout)["nodes"]) == expected
+        assert "node-0" in third.daemon.command(*words).stdout
+        query = urllib.parse.urlencode({"namespace": "nodes", "keys": ",".join(key.hex() for key in keys)})
+        with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/api/v1/nodes/find?{query}", timeout=30) as answer:
+            nodes = json.load(answer)["nodes"]
+        assert _holds(nodes) == expected
+        assert list(_holds(nodes)) == ["node-0", "node-1"]  # the best first
+        with remote.Client(f"grpc://127.0.0.1:{grpc_port}", timeout=30) as client:
+            namespace = client.namespace("nodes", block_bytes=BLOCK_BYTES, model="m")
+            found = namespace.find_nodes(keys)
+            assert found.status is Status.OK
+            assert {node.name: (node.run, node.memory_run) for node in found.nodes} == expected
+            assert len(namespace.find_nodes(keys, limit=1).nodes) == 1
+            assert namespace.find_nodes(blocks.keys("absent", 2)).nodes == []
+        told = subprocess.run(
+            [str(PROGRAMS / "kvtier"), *words, "--json", "--address", f"grpc://127.0.0.1:{grpc_port}"],
+            capture_output=True, text=True, check=False,
+        )
+        assert told.returncode == 0, told.stderr
+        assert _holds(json.loads(told.stdout)["nodes"]) == expected
+        # Nothing was looked up, leased or fetched.
+        assert third.count("node_fetched") == third.count("lookup_blocks") == 0
+        assert third.daemon.command("nodes", "find", "--namespace", "other", keys[0].hex()).returncode == 1
+
+
+def _holds(nodes: list[dict[str, object]]) -> dict[object, tuple[object, object]]:
+    return {node["node"]: (node["run"], node["memory_run"]) for node in nodes}
 
 
 def test_killedNode_isAMissAtOnce_andIsReadAgainAfterItsRestart(folder: Path) -> None:

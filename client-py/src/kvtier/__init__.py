@@ -7,7 +7,7 @@ from kvtier._connection import CLIENT_VERSION as __version__
 from kvtier._context import request_context
 from kvtier._errors import InvalidArgument, KvtierError, NamespaceMismatch, Unavailable, VersionMismatch
 from kvtier._protocol import Status, Tier
-from kvtier._types import Count, Get, Holder, Leases, LoadReport, Lookup, Options, Ping, Priority, Retained
+from kvtier._types import Count, FoundNodes, Get, Holder, Leases, LoadReport, Lookup, NodeHold, Options, Ping, Priority, Retained
 from kvtier.client import Client, Namespace, Reservations
 
 __all__ = [

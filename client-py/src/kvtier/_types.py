@@ -160,6 +160,34 @@ class Holder(NamedTuple):
     """what its owner calls itself"""
 
 
+class NodeHold(NamedTuple):
+    """How much of a sequence of blocks a node of the cluster has."""
+
+    name: str
+    """the name of the node, as it says itself (`nodes.name`)"""
+    address: str
+    """where the node serves other nodes, as the asked node knows it; empty if it serves none"""
+    is_self: bool
+    """whether it is the node that was asked"""
+    run: int
+    """how many blocks from the first it has, in memory or in lower tiers"""
+    memory_run: int
+    """how many blocks from the first it has in host memory"""
+    estimated_load_s: float
+    """seconds that bringing the run to its host memory would take, as it estimates"""
+
+
+class FoundNodes(NamedTuple):
+    """Which nodes of the cluster have most of a sequence of blocks."""
+
+    status: Status
+    """OK when the daemon answered, else why not"""
+    nodes: list[NodeHold]
+    """those that have at least the first block: the longest run first, then the one that is loaded soonest"""
+    reason: str
+    """why there is no answer, in words; empty when there is one"""
+
+
 _IS_OK = bytes([1]) + bytes(255)
 """maps the low byte of a status; OK is 0, and no status is above 255"""
 

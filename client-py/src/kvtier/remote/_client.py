@@ -14,7 +14,7 @@ from kvtier._connection import namespace_properties
 from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument, KvtierError, Unavailable
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, Retained
+from kvtier._types import Count, FoundNodes, Get, Leases, LoadReport, Lookup, Options, Ping, Retained
 from kvtier.client import raise_refusal
 from kvtier.remote import _holdings as holdings
 from kvtier.remote import _operations as operations
@@ -222,6 +222,21 @@ class Namespace(blocking.Namespace):
     def lookup(self, keys: Iterable[bytes], **options: Unpack[Options]) -> Lookup:
         """As `kvtier.Namespace.lookup`."""
         return self._carry(options, operations.lookup, keys)
+
+    def find_nodes(self, keys: Iterable[bytes], *, limit: int = 8, **options: Unpack[Options]) -> FoundNodes:
+        """Which nodes of the cluster have most of a sequence of blocks, for routers. The daemon asks the other nodes.
+
+        This changes nothing, renews nothing, and counts as no lookup.
+
+        Args:
+            keys: at most 2048, in the order of their blocks in the prompt.
+            limit: the most nodes in the answer, 1 to 1024.
+            options: as of `lookup`.
+
+        Raises:
+            InvalidArgument: more keys or nodes than these.
+        """
+        return self._carry(options, operations.find_nodes, keys, limit)
 
     def get(
         self,

@@ -22,7 +22,7 @@ _MESSAGE_BYTES_MAX = 8 << 20
 """more than the largest message that a daemon can be configured to send"""
 _KEEPALIVE_MS = 20_000
 _CONNECT_AGAIN_MS = (50, 500)
-_REPEATED = ("Ping", "Register", "Lookup", "Get", "Prefetch", "Stats")
+_REPEATED = ("Ping", "Register", "Lookup", "FindNodes", "Get", "Prefetch", "Stats")
 """Calls with the same effect when they are made twice. gRPC repeats them when the connection breaks, or when the daemon has
 no place for a call."""
 _TOKEN = re.compile(r"kvt_\S+", re.ASCII)
@@ -31,6 +31,7 @@ UNARY: dict[str, Any] = {
     "Ping": v1.PingResponse,
     "Register": v1.RegisterResponse,
     "Lookup": v1.LookupResponse,
+    "FindNodes": v1.FindNodesResponse,
     "Prefetch": v1.BlocksResponse,
     "Pin": v1.BlocksResponse,
     "Unpin": v1.BlocksResponse,

@@ -22,7 +22,7 @@ from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument
 from kvtier._operations import check_annotations, check_memory, leading_run, spans, wrong_option
 from kvtier._protocol import Status, Tier
-from kvtier._types import Count, Get, LoadReport, Lookup, Ping, Retained, checked_importance, lifetime_ns
+from kvtier._types import Count, FoundNodes, Get, LoadReport, Lookup, NodeHold, Ping, Retained, checked_importance, lifetime_ns
 from kvtier.client import as_keys
 from kvtier.remote import _wire
 from kvtier.remote._link import Failure, Registered
@@ -32,6 +32,8 @@ T = TypeVar("T")
 Operation: TypeAlias = Generator[Any, Any, T]
 
 _OK = Status.OK
+NODES_MAX = 1024
+"""the most nodes that a daemon names in an answer"""
 _LOOKED_UP_BYTES = 64 << 10
 """A put of this many bytes or more begins with a lookup, and sends only the blocks that are not there."""
 _PRIORITIES = {
@@ -269,6 +271,27 @@ def lookup(context: Context, keys: Iterable[bytes]) -> Operation[Lookup]:
             load_ns += answer.estimated_load_ns
         parts.append((_OK, count, b"".join(_short(block) for block in answer.blocks)))
     return Lookup(run, load_ns / 1e9, parts)
+
+
+def find_nodes(context: Context, keys: Iterable[bytes], limit: int) -> Operation[FoundNodes]:
+    keys = checked(keys)
+    if not 1 <= len(keys) <= protocol.KEYS_MAX:
+        raise InvalidArgument(f"{len(keys)} keys; expected 1 to {protocol.KEYS_MAX}")
+    if not 1 <= limit <= NODES_MAX:
+        raise InvalidArgument(f"limit is {limit!r}; expected 1 to {NODES_MAX}")
+
+    def ask(number: int) -> Operation[tuple[Status, Any]]:
+        request = v1.FindNodesRequest(keys=context.keys(number, keys, 0, len(keys)), limit=limit)
+        return (yield from _asked(Call("FindNodes", request)))
+
+    status, answer = yield from known(context, ask)
+    if status is not _OK:
+        return FoundNodes(status, [], "" if answer is None else outcome_of(answer)[1])
+    nodes = [
+        NodeHold(node.name, node.address, node.is_self, node.run, node.memory_run, node.estimated_load_ns / 1e9)
+        for node in answer.nodes
+    ]
+    return FoundNodes(_OK, nodes, "")
 
 
 def _short(block: Any) -> bytes:

@@ -14,7 +14,7 @@ from kvtier._connection import namespace_properties
 from kvtier._core import monotonic_ns
 from kvtier._errors import InvalidArgument, KvtierError
 from kvtier._protocol import Status, Verb
-from kvtier._types import Count, Get, Leases, LoadReport, Lookup, Options, Ping, Retained
+from kvtier._types import Count, FoundNodes, Get, Leases, LoadReport, Lookup, Options, Ping, Retained
 from kvtier.client import raise_refusal
 from kvtier.remote import _holdings as holdings
 from kvtier.remote import _operations as operations
@@ -197,6 +197,10 @@ class Namespace(aio.Namespace):
     async def lookup(self, keys: Iterable[bytes], **options: Unpack[Options]) -> Lookup:
         """As `kvtier.Namespace.lookup`."""
         return await self._carry(options, operations.lookup, keys)
+
+    async def find_nodes(self, keys: Iterable[bytes], *, limit: int = 8, **options: Unpack[Options]) -> FoundNodes:
+        """As `kvtier.remote.Namespace.find_nodes`."""
+        return await self._carry(options, operations.find_nodes, keys, limit)
 
     async def get(
         self,

@@ -204,6 +204,38 @@ class LookupResponse(_message.Message):
     estimated_load_ns: int
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., blocks: _Optional[_Iterable[_Union[BlockResult, _Mapping]]] = ..., leading_run: _Optional[int] = ..., estimated_load_ns: _Optional[int] = ...) -> None: ...
 
+class FindNodesRequest(_message.Message):
+    __slots__ = ("keys", "limit")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    keys: Keys
+    limit: int
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class FindNodesResponse(_message.Message):
+    __slots__ = ("outcome", "nodes")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeHold]
+    def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeHold, _Mapping]]] = ...) -> None: ...
+
+class NodeHold(_message.Message):
+    __slots__ = ("name", "address", "is_self", "run", "memory_run", "estimated_load_ns")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IS_SELF_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_LOAD_NS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    is_self: bool
+    run: int
+    memory_run: int
+    estimated_load_ns: int
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., is_self: bool = ..., run: _Optional[int] = ..., memory_run: _Optional[int] = ..., estimated_load_ns: _Optional[int] = ...) -> None: ...
+
 class GetRequest(_message.Message):
     __slots__ = ("keys", "operation_id", "leading_run", "no_wait", "priority")
     KEYS_FIELD_NUMBER: _ClassVar[int]

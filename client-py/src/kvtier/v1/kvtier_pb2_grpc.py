@@ -54,6 +54,11 @@ class KvtierStub(object):
                 request_serializer=kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_kvtier__pb2.LookupResponse.FromString,
                 _registered_method=True)
+        self.FindNodes = channel.unary_unary(
+                '/kvtier.v1.Kvtier/FindNodes',
+                request_serializer=kvtier_dot_v1_dot_kvtier__pb2.FindNodesRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_kvtier__pb2.FindNodesResponse.FromString,
+                _registered_method=True)
         self.Get = channel.unary_stream(
                 '/kvtier.v1.Kvtier/Get',
                 request_serializer=kvtier_dot_v1_dot_kvtier__pb2.GetRequest.SerializeToString,
@@ -144,6 +149,14 @@ class KvtierServicer(object):
 
     def Lookup(self, request, context):
         """Which blocks are here, and where.  Changes nothing, renews nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindNodes(self, request, context):
+        """Which nodes of the cluster have most of a sequence of blocks, for routers.  Asks the other nodes;
+        changes nothing, renews nothing, and counts as no lookup.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -264,6 +277,11 @@ def add_KvtierServicer_to_server(servicer, server):
                     servicer.Lookup,
                     request_deserializer=kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_kvtier__pb2.LookupResponse.SerializeToString,
+            ),
+            'FindNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindNodes,
+                    request_deserializer=kvtier_dot_v1_dot_kvtier__pb2.FindNodesRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_kvtier__pb2.FindNodesResponse.SerializeToString,
             ),
             'Get': grpc.unary_stream_rpc_method_handler(
                     servicer.Get,
@@ -434,6 +452,33 @@ class Kvtier(object):
             '/kvtier.v1.Kvtier/Lookup',
             kvtier_dot_v1_dot_kvtier__pb2.KeysRequest.SerializeToString,
             kvtier_dot_v1_dot_kvtier__pb2.LookupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.Kvtier/FindNodes',
+            kvtier_dot_v1_dot_kvtier__pb2.FindNodesRequest.SerializeToString,
+            kvtier_dot_v1_dot_kvtier__pb2.FindNodesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,7 +56,7 @@ abstract class DaemonCommand implements Callable<Integer> {
         "'"
             + spec.qualifiedName()
             + "' needs the daemon's socket: leave --address out. Over gRPC there are status, stats,"
-            + " tiers, namespaces, lookup, delete, clear, and flush with --namespace");
+            + " tiers, namespaces, lookup, nodes find, delete, clear, and flush with --namespace");
   }
 
   @Override
@@ -143,6 +143,11 @@ abstract class DaemonCommand implements Callable<Integer> {
               + " without --namespace cover all tenants");
     }
     return known;
+  }
+
+  /** The longest wait for an answer. */
+  final long timeoutNs() {
+    return Math.round(timeoutSeconds * 1e9);
   }
 
   boolean isJson() {

@@ -14,7 +14,8 @@ import picocli.CommandLine.Command;
       "Shows the nodes of nodes.peers: whether the daemon is connected to them, the last round trip,"
           + " and the blocks that came from them.",
       "Below that it shows the connections of nodes that read blocks from this one."
-    })
+    },
+    subcommands = NodesFindCommand.class)
 final class NodesCommand extends DaemonCommand {
   @Override
   int run(KvtierClient client) {
@@ -48,7 +49,15 @@ final class NodesCommand extends DaemonCommand {
   private void peers(JsonArray peers) {
     Table table =
         new Table(
-            "NODE", "ADDRESS", "STATE", ">ROUND TRIP", ">BLOCKS", ">BYTES", ">ERRORS", "REASON");
+            "NODE",
+            "ADDRESS",
+            "STATE",
+            ">ROUND TRIP",
+            ">SPEED",
+            ">BLOCKS",
+            ">BYTES",
+            ">ERRORS",
+            "REASON");
     for (JsonValue each : peers) {
       JsonObject peer = each.asObject();
       long roundTripNs = peer.getLong("round_trip_ns", 0);
@@ -57,11 +66,17 @@ final class NodesCommand extends DaemonCommand {
           peer.getString("address", ""),
           peer.getString("state", ""),
           roundTripNs == 0 ? "" : String.format(Locale.ROOT, "%.2f ms", roundTripNs / 1e6),
+          speed(peer.getLong("bytes_per_second", 0)),
           Long.toString(peer.getLong("blocks", 0)),
           Units.bytes(peer.getLong("bytes", 0)),
           Long.toString(peer.getLong("errors", 0)),
           peer.getString("why", ""));
     }
     table.lines().forEach(this::line);
+  }
+
+  /** How fast blocks came from a node; nothing if none came. */
+  private static String speed(long bytesPerSecond) {
+    return bytesPerSecond == 0 ? "" : Units.bytes(bytesPerSecond) + "/s";
   }
 }

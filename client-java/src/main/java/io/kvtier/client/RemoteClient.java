@@ -71,6 +71,24 @@ public final class RemoteClient implements CacheClient {
     return RemoteNamespace.register(channel, NamespaceProperties.of(name, blockBytes, properties));
   }
 
+  /**
+   * Which nodes of the cluster have most of a sequence of blocks, for routers. The daemon asks the
+   * other nodes. This changes nothing, renews nothing, and counts as no lookup.
+   *
+   * @param namespace made by this client
+   * @param keys at most 2048, in the order of their blocks in the prompt
+   * @param limit the most nodes in the answer, 1 to 1024
+   * @throws IllegalArgumentException for a namespace of another client, and for other numbers
+   */
+  public CompletableFuture<NodesResult> findNodes(
+      CacheNamespace namespace, Keys keys, int limit, Options options) {
+    if (!(namespace instanceof RemoteNamespace remote) || !remote.isOf(channel)) {
+      throw new IllegalArgumentException(
+          "namespace '" + namespace.name() + "' is of another client");
+    }
+    return remote.findNodes(keys, limit, options);
+  }
+
   @Override
   public CompletableFuture<PingResult> ping() {
     long deadlineNs = channel.deadlineNs(Options.DEFAULT);

@@ -23,6 +23,7 @@ import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.space.TierParts;
+import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.daemon.node.Nodes;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
@@ -286,6 +287,7 @@ public final class Daemon implements AutoCloseable {
     index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
     index.showNuma(() -> slabs.homes().report(slabs.slabBytes()));
     index.extend("threads", ThreadDump::run);
+    NodeFinder finder = Nodes.finder(config.network().nodes(), otherNodes, index, doorbell);
     if (otherNodes != null) {
       index.extend("nodes", otherNodes::run);
     }
@@ -335,7 +337,8 @@ public final class Daemon implements AutoCloseable {
                   grpcPlace,
                   new GrpcFront.Environment(
                       VERSION,
-                      new GrpcFront.IndexSide(index, doorbell, slabs, new Heartbeat(region)),
+                      new GrpcFront.IndexSide(
+                          index, doorbell, slabs, new Heartbeat(region), finder),
                       new GrpcFront.Access(
                           config.network().grpc().usesTls() ? tls : null, callers, tenants),
                       new GrpcFront.Reporting(
@@ -358,7 +361,7 @@ public final class Daemon implements AutoCloseable {
                           VERSION,
                           config.socket().path(),
                           reloader == null ? config.reports()::settings : reloader::entries),
-                      new HttpFront.IndexSide(index, doorbell, region),
+                      new HttpFront.IndexSide(index, doorbell, region, finder),
                       new HttpFront.Numbers(counters, latencies),
                       new HttpFront.Access(
                           config.network().http().hosts(),

@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.MessageLite;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
 import io.vertx.core.Future;
@@ -10,6 +11,7 @@ import io.vertx.core.http.HttpConnection;
 import io.vertx.grpc.common.GrpcStatus;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
@@ -48,12 +50,16 @@ abstract class Call<R extends MessageLite> implements GrpcStream.Receiver {
    * What calls need of the event loop that they are confined to.
    *
    * @param requests is told of refusals that the index does not hear of
+   * @param finder finds the nodes that have blocks
+   * @param loop runs tasks on the event loop; from any thread
    */
   record Environment(
       IndexGateway gateway,
       RequestTap requests,
       Namespaces namespaces,
       IntFunction<MemorySegment> slabs,
+      NodeFinder finder,
+      Executor loop,
       int chunkBytes,
       long stallNs,
       Watch watch) {

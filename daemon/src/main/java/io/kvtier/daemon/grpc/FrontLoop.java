@@ -83,6 +83,8 @@ final class FrontLoop extends VerticleBase {
             daemon.reporting().requests(),
             shared.namespaces(tenant),
             daemon.index().slabs()::mapping,
+            daemon.index().finder(),
+            task -> context.runOnContext(v -> task.run()),
             shared.chunkBytes(),
             daemon.stallNs(),
             new CallsOf(tenant));

@@ -12,6 +12,7 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.tiers.host.SlabStore;
 import io.vertx.core.DeploymentOptions;
 import io.vertx.core.Future;
@@ -73,8 +74,10 @@ public final class GrpcFront implements AutoCloseable {
    * The index, the way to wake it, and the slabs with its blocks.
    *
    * @param heartbeat tells whether the index makes progress
+   * @param finder finds the nodes that have blocks
    */
-  public record IndexSide(IndexAgent agent, Runnable bell, SlabStore slabs, Heartbeat heartbeat) {}
+  public record IndexSide(
+      IndexAgent agent, Runnable bell, SlabStore slabs, Heartbeat heartbeat, NodeFinder finder) {}
 
   /**
    * The callers that the server accepts.

@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import com.google.protobuf.ByteString;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.session.Request;
+import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.LoadReport;
@@ -17,10 +18,13 @@ import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
 import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.FindNodesRequest;
+import io.kvtier.protocol.v1.FindNodesResponse;
 import io.kvtier.protocol.v1.Keys;
 import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.LookupResponse;
 import io.kvtier.protocol.v1.NamespaceRequest;
+import io.kvtier.protocol.v1.NodeHold;
 import io.kvtier.protocol.v1.OutcomeResponse;
 import io.kvtier.protocol.v1.PingRequest;
 import io.kvtier.protocol.v1.PingResponse;
@@ -41,6 +45,9 @@ import java.util.TreeMap;
  * a message.
  */
 final class KvtierService {
+  private static final int NODES_USUAL = 8;
+  private static final int NODES_MAX = 1024;
+
   private final String version;
   private final Counters counters;
   private final Call.Environment environment;
@@ -187,6 +194,59 @@ final class KvtierService {
                     .setLeadingRun(answer.run())
                     .setEstimatedLoadNs(answer.value())
                     .build()));
+  }
+
+  void findNodes(UnaryCall<FindNodesRequest, FindNodesResponse> call, FindNodesRequest message)
+      throws RefusedException {
+    KeyBatch keys = keys(message.getKeys());
+    int limit = message.getLimit() == 0 ? NODES_USUAL : message.getLimit();
+    if (limit < 0 || limit > NODES_MAX) {
+      throw new RefusedException(
+          Status.INVALID_ARGUMENT,
+          "limit is " + Integer.toUnsignedString(limit) + ", expected 1 to " + NODES_MAX);
+    }
+    NodeFinder.Sought sought =
+        new NodeFinder.Sought(
+            namespaces -> namespaces.byId(namespaces.idOf(keys.namespaceId())),
+            keys.group(),
+            keys.keys().stream().map(ByteString::toByteArray).toList());
+    environment
+        .finder()
+        .find(
+            sought,
+            found ->
+                environment
+                    .loop()
+                    .execute(() -> {
+                      if (!call.isOver()) {
+                        tell(call, found, limit);
+                      }
+                    }));
+  }
+
+  private static void tell(
+      UnaryCall<FindNodesRequest, FindNodesResponse> call, NodeFinder.Answer found, int limit) {
+    switch (found) {
+      case NodeFinder.Answer.Found(List<NodeFinder.NodeHold> nodes) -> {
+        FindNodesResponse.Builder response = FindNodesResponse.newBuilder().setOutcome(Wire.ok());
+        nodes.stream()
+            .limit(limit)
+            .forEach(node ->
+                response.addNodes(
+                    NodeHold.newBuilder()
+                        .setName(node.name())
+                        .setAddress(node.address())
+                        .setIsSelf(node.isSelf())
+                        .setRun(node.run())
+                        .setMemoryRun(node.memoryRun())
+                        .setEstimatedLoadNs(node.loadNs())));
+        call.respond(response.build());
+      }
+      case NodeFinder.Answer.NoNamespace _ ->
+          call.refuse(Status.NAMESPACE_UNKNOWN, "the namespace was forgotten: call Register again");
+      case NodeFinder.Answer.Busy _ ->
+          call.refuse(Status.BUSY, "too many such questions are under way: ask again");
+    }
   }
 
   /** PREFETCH and DELETE. */

@@ -7,6 +7,8 @@ import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
 import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.FindNodesRequest;
+import io.kvtier.protocol.v1.FindNodesResponse;
 import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.KvtierGrpcService;
 import io.kvtier.protocol.v1.LookupResponse;
@@ -148,6 +150,12 @@ final class TenantFront implements AutoCloseable {
         KeysRequest.parser(),
         outcome -> LookupResponse.newBuilder().setOutcome(outcome).build(),
         service::lookup);
+    unary(
+        Verb.LOOKUP,
+        KvtierGrpcService.FindNodes,
+        FindNodesRequest.parser(),
+        outcome -> FindNodesResponse.newBuilder().setOutcome(outcome).build(),
+        service::findNodes);
     keys(
         Verb.PREFETCH,
         KvtierGrpcService.Prefetch,

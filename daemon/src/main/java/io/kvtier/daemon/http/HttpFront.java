@@ -11,6 +11,7 @@ import io.kvtier.daemon.config.LoadedConfig;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Latencies;
+import io.kvtier.daemon.node.NodeFinder;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.handler.codec.http.TooLongHttpHeaderException;
@@ -55,7 +56,9 @@ public final class HttpFront implements AutoCloseable {
   /** Buffer size for answers that a peer does not take; the kernel doubles it. */
   private static final int SEND_BYTES = 64 << 10;
 
-  private static final int LINE_BYTES_MAX = 4 << 10;
+  /** Maximum first line of a request: some hundred keys fit into it. */
+  private static final int LINE_BYTES_MAX = 16 << 10;
+
   private static final int HEADER_BYTES_MAX = 16 << 10;
 
   /** Maximum time in which a connection neither receives a whole request nor sends an answer. */
@@ -79,8 +82,10 @@ public final class HttpFront implements AutoCloseable {
    * The index, and the way to wake it.
    *
    * @param daemonRegion the shared memory in which the index notes its progress
+   * @param finder finds the nodes that have blocks
    */
-  public record IndexSide(IndexAgent agent, Runnable bell, MemorySegment daemonRegion) {}
+  public record IndexSide(
+      IndexAgent agent, Runnable bell, MemorySegment daemonRegion, NodeFinder finder) {}
 
   /** What the server shows as metrics. */
   public record Numbers(Counters counters, Latencies latencies) {}
@@ -193,6 +198,8 @@ public final class HttpFront implements AutoCloseable {
     routes.add("/api/v1/policies", none, query -> state.policies());
     routes.add("/api/v1/whatif", none, query -> state.whatIf());
     routes.add("/api/v1/config", none, query -> Future.succeededFuture(state.config()));
+    NodeRoute nodes = new NodeRoute(environment.index().finder(), loop);
+    routes.add("/api/v1/nodes/find", NodeRoute.PARAMETERS, nodes::find);
     routes.add("/api/v1/errors", none, query -> Future.succeededFuture(Answer.json(errors.json())));
     routes.add(
         "/api/v1/history",

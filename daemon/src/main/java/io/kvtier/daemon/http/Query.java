@@ -31,6 +31,15 @@ final class Query {
     }
   }
 
+  /** A text; a request without it is mistaken. */
+  String text(String name, String expected) {
+    String text = parameters.get(name);
+    if (text == null || text.isEmpty()) {
+      throw new ProblemException(400, "parameter '" + name + "' is missing: expected " + expected);
+    }
+    return text;
+  }
+
   /** A whole number. */
   int number(String name, int min, int max, int usual) {
     String text = parameters.get(name);

@@ -18,6 +18,7 @@ import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.daemon.index.report.StatsAnswers;
 import io.kvtier.daemon.index.report.StatsReport;
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.OwnFind;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.verbs.RequestAdapter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
@@ -74,6 +75,8 @@ public final class IndexAgent {
     record Stats(StatsAnswers.Made answer) implements Message {}
 
     record Node(Session session, NodeCall call) implements Message {}
+
+    record Own(OwnFind find) implements Message {}
 
     record Command(String command, CompletableFuture<OperatorAnswer> answer) implements Message {}
   }
@@ -167,6 +170,14 @@ public final class IndexAgent {
    */
   public boolean offerNodeCall(Session session, NodeCall call) {
     return inbox.offer(new Message.Node(session, call));
+  }
+
+  /**
+   * Hands over a question of a part of this daemon; from any thread. False when too many messages
+   * wait for the index.
+   */
+  public boolean offerFind(OwnFind find) {
+    return inbox.offer(new Message.Own(find));
   }
 
   /**
@@ -276,6 +287,7 @@ public final class IndexAgent {
         case Message.Stats(StatsAnswers.Made answer) -> writeStats(answer);
         case Message.Node(Session session, NodeCall call) ->
             index.nodeCalls().handle(session, call);
+        case Message.Own(OwnFind find) -> index.nodeCalls().handle(find);
         case Message.Command(String command, var answer) ->
             answer.complete(index.admin().run(command, Grant.NO_TENANT));
       }

@@ -60,6 +60,7 @@ public final class Nodes implements AutoCloseable {
   private final NodeTier tier;
   private final @Nullable NodeAcceptor acceptor;
   private final Membership membership;
+  private @Nullable FindCommand find;
 
   /**
    * Listens and connects to nobody yet.
@@ -83,7 +84,7 @@ public final class Nodes implements AutoCloseable {
     this.callers = callers;
     this.counters = counters;
     this.bell = bell;
-    name = config.name().isEmpty() ? hostName() : config.name();
+    name = nameOf(config);
     Supplier<SSLContext> context = context(config, tls);
     Path tokenFile = config.tokenFile();
     if (tokenFile != null) {
@@ -135,6 +136,11 @@ public final class Nodes implements AutoCloseable {
     return () -> context;
   }
 
+  /** The name of this node. */
+  private static String nameOf(NodesConfig config) {
+    return config.name().isEmpty() ? hostName() : config.name();
+  }
+
   private static String hostName() {
     try {
       return InetAddress.getLocalHost().getHostName();
@@ -173,6 +179,23 @@ public final class Nodes implements AutoCloseable {
   /** The source of other nodes' blocks, for the index; none if there are no other nodes. */
   public List<BlockSource.Opener> openers() {
     return config.peers().isEmpty() ? List.of() : List.of(OuterBlocks.opener(tier, bell));
+  }
+
+  /**
+   * Finds nodes for routers; called once, before the first command. The daemon alone, without other
+   * nodes, has a finder as well.
+   *
+   * @param nodes null if there are no other nodes
+   */
+  public static NodeFinder finder(
+      NodesConfig config, @Nullable Nodes nodes, IndexAgent index, Runnable bell) {
+    String listen = config.listen() == null ? "" : config.listen().toString();
+    NodeFinder finder =
+        new NodeFinder(nameOf(config), listen, nodes == null ? null : nodes.tier, index, bell);
+    if (nodes != null) {
+      nodes.find = new FindCommand(finder, System::nanoTime);
+    }
+    return finder;
   }
 
   /**
@@ -222,13 +245,18 @@ public final class Nodes implements AutoCloseable {
   }
 
   /**
-   * The command {@code nodes}: the nodes that this one reads from, and those that read here.
+   * The commands {@code nodes}: the nodes that this one reads from, and those that read here; and
+   * {@code nodes find}: how much of a sequence of blocks each has.
    *
    * @throws IllegalArgumentException saying what is wrong with the words
    */
   public OperatorAnswer run(List<String> words) {
+    FindCommand finding = find;
+    if (words.size() > 1 && words.get(1).equals("find") && finding != null) {
+      return finding.run(words.subList(2, words.size()));
+    }
     if (words.size() != 1) {
-      throw new IllegalArgumentException("'nodes' takes no further words");
+      throw new IllegalArgumentException("expected 'nodes' or 'nodes find NAME GROUP KEY...'");
     }
     return new OperatorAnswer(Status.OK, json().encode());
   }
@@ -247,6 +275,9 @@ public final class Nodes implements AutoCloseable {
               .put("blocks", peer.blocks())
               .put("bytes", peer.bytes())
               .put("errors", peer.errors())
+              .put("bytes_per_second", bytesPerSecond(peer))
+              .put("hedges", peer.hedges())
+              .put("hedges_won", peer.hedgesWon())
               .put("stale_frames", peer.stale()));
     }
     JsonArray readers = new JsonArray();
@@ -260,6 +291,11 @@ public final class Nodes implements AutoCloseable {
         .put("security", config.security().name().toLowerCase(Locale.ROOT))
         .put("peers", peers)
         .put("readers", readers);
+  }
+
+  /** The measured speed of a node; 0 before the first measurement. */
+  private static long bytesPerSecond(NodePeer peer) {
+    return peer.speed().isMeasured() ? (long) (1e9 / peer.speed().nsPerByte()) : 0;
   }
 
   /** Ends all links; afterwards nothing touches the memory of slots. */

@@ -5,7 +5,6 @@ import io.kvtier.daemon.access.VerbRoles;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Printable;
-import io.kvtier.protocol.Records;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.Frame;
@@ -14,7 +13,6 @@ import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.Messages;
 import io.kvtier.tiers.node.NodeLink;
 import java.io.IOException;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
@@ -139,38 +137,36 @@ final class ServedLink implements NodeLink.Listener {
     }
     asks++;
     NodeCall call =
-        new NodeCall.Find(blocks(keys), places -> server.later(() -> found(from, id, places)));
+        new NodeCall.Find(blocks(keys), found -> server.later(() -> found(from, id, found)));
     if (!server.index().call(now, call)) {
       asks--;
       from.send(answer(FrameType.ANSWER, Status.BUSY, id));
     }
   }
 
-  private void found(NodeLink from, long id, byte[] places) {
+  private void found(NodeLink from, long id, NodeCall.Found found) {
     asks--;
-    byte[] body = new byte[places.length];
+    byte[] places = new byte[found.places().limit()];
     for (int i = 0; i < places.length; i++) {
-      body[i] =
-          switch (places[i]) {
+      places[i] =
+          switch (found.places().get(i)) {
             case NodeCall.FIRST -> Frame.IN_MEMORY;
             case NodeCall.LOWER -> Frame.BELOW;
             default -> Frame.ABSENT;
           };
     }
-    from.send(answer(FrameType.ANSWER, Status.OK, id).with(ByteBuffer.wrap(body)));
+    Messages.Places answer = new Messages.Places(found.loadNs(), ByteBuffer.wrap(places));
+    from.send(answer(FrameType.ANSWER, Status.OK, id).with(answer.body()));
   }
 
-  /** The keys as the index reads them: at multiples of 8 bytes, in native memory. */
   private static NodeCall.Blocks blocks(Messages.Keys keys) {
-    int stride = Records.keyStride(keys.keyBytes());
-    MemorySegment copy = Arena.ofAuto().allocate((long) stride * keys.count(), Long.BYTES);
-    MemorySegment from = MemorySegment.ofBuffer(keys.keys());
-    for (int i = 0; i < keys.count(); i++) {
-      MemorySegment.copy(
-          from, (long) i * keys.keyBytes(), copy, (long) i * stride, keys.keyBytes());
-    }
     return new NodeCall.Blocks(
-        keys.high(), keys.low(), keys.group(), keys.keyBytes(), keys.count(), copy);
+        keys.high(),
+        keys.low(),
+        keys.group(),
+        keys.keyBytes(),
+        keys.count(),
+        IndexKeys.of(keys.keyBytes(), keys.count(), keys.keys()));
   }
 
   // ---- blocks

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexHarness;
 import io.kvtier.daemon.index.report.RequestTold;
+import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
@@ -103,6 +104,8 @@ final class CallTest {
             slab -> {
               throw new AssertionError("no bytes here");
             },
+            new NodeFinder("", "", null, harness.agent(), () -> {}),
+            Runnable::run,
             4096,
             TimeUnit.HOURS.toNanos(1),
             new Call.Watch() {

@@ -15,6 +15,8 @@ import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
 import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.FindNodesRequest;
+import io.kvtier.protocol.v1.FindNodesResponse;
 import io.kvtier.protocol.v1.GetRequest;
 import io.kvtier.protocol.v1.GetResponse;
 import io.kvtier.protocol.v1.Keys;
@@ -418,6 +420,25 @@ final class GrpcFrontTest {
     assertEquals(3, found.getLeadingRun());
     assertEquals(StatusCode.STATUS_MISS, found.getBlocks(3).getStatus());
     assertEquals(Tier.TIER_HOST, found.getBlocks(0).getTier());
+  }
+
+  @Test
+  void findNodes_onOneNode_givesTheRunOfThatNode() {
+    long namespace = register("a", BLOCK_BYTES);
+    put(namespace, 0, 3, BLOCK_BYTES);
+    FindNodesRequest.Builder request =
+        FindNodesRequest.newBuilder().setKeys(keysRequest(namespace, 0, 4).getKeys());
+
+    FindNodesResponse found = await(client.findNodes(request.build()));
+
+    assertEquals(StatusCode.STATUS_OK, found.getOutcome().getStatus());
+    assertEquals(1, found.getNodesCount());
+    assertTrue(found.getNodes(0).getIsSelf());
+    assertEquals(3, found.getNodes(0).getRun());
+    assertEquals(3, found.getNodes(0).getMemoryRun());
+    FindNodesResponse tooMany = await(client.findNodes(request.setLimit(1025).build()));
+    assertEquals(StatusCode.STATUS_INVALID_ARGUMENT, tooMany.getOutcome().getStatus());
+    assertTrue(tooMany.getOutcome().getText().contains("1 to 1024"), tooMany::toString);
   }
 
   @Test
@@ -874,6 +895,8 @@ final class GrpcFrontTest {
     StatusCode unknown = StatusCode.STATUS_NAMESPACE_UNKNOWN;
 
     assertEquals(unknown, await(client.lookup(keys)).getOutcome().getStatus());
+    FindNodesRequest find = FindNodesRequest.newBuilder().setKeys(keys.getKeys()).build();
+    assertEquals(unknown, await(client.findNodes(find)).getOutcome().getStatus());
     assertEquals(unknown, await(client.prefetch(keys)).getOutcome().getStatus());
     assertEquals(unknown, await(client.pin(keys)).getOutcome().getStatus());
     assertEquals(unknown, await(client.unpin(keys)).getOutcome().getStatus());

@@ -38,6 +38,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
@@ -104,6 +105,10 @@ final class HttpFrontTest {
   }
 
   // ---- helpers
+
+  private static String hex(int key) {
+    return HexFormat.of().formatHex(ByteBuffer.allocate(16).putInt(key).array());
+  }
 
   private static URI uri(String path) {
     return URI.create("http://" + daemon.httpAddress() + path);
@@ -304,6 +309,28 @@ final class HttpFrontTest {
     });
   }
 
+  @Test
+  void find_onOneNode_isTheRunOfThatNode() {
+    String keys = hex(0) + "," + hex(1) + "," + hex(BLOCKS) + "," + hex(2);
+
+    JsonArray nodes = json("/api/v1/nodes/find?namespace=model&keys=" + keys).getJsonArray("nodes");
+
+    assertEquals(1, nodes.size(), nodes::encode);
+    JsonObject own = nodes.getJsonObject(0);
+    assertTrue(own.getBoolean("self"));
+    assertEquals(2, own.getInteger("run"));
+    assertEquals(2, own.getInteger("memory_run"));
+    assertEquals(0, own.getLong("load_time_ns"));
+    assertEquals(
+        new JsonArray(),
+        json("/api/v1/nodes/find?namespace=model&keys=" + hex(BLOCKS)).getJsonArray("nodes"));
+  }
+
+  @Test
+  void find_ofUnknownNamespace_isAProblem() {
+    assertProblem(404, "no namespace 'other'", get("/api/v1/nodes/find?namespace=other&keys=00"));
+  }
+
   // ---- mistakes
 
   @Test
@@ -346,6 +373,12 @@ final class HttpFrontTest {
         "/api/v1/history?seconds=99999999999 | from 1 to 3600",
         "/api/v1/history?step=0 | from 1 to 600",
         "/api/v1/history?step=1&step=2 | is there twice",
+        "/api/v1/nodes/find?keys=00 | 'namespace' is missing",
+        "/api/v1/nodes/find?namespace=model | 'keys' is missing",
+        "/api/v1/nodes/find?namespace=model&keys=0 | 'keys'",
+        "/api/v1/nodes/find?namespace=model&keys=00,0000 | expected one length",
+        "/api/v1/nodes/find?namespace=model&keys=00&group=65536 | from 0 to 65535",
+        "/api/v1/nodes/find?namespace=model&keys=00&limit=0 | from 1 to 1024",
       })
   void mistakenQuery_isAProblemThatSaysWhatWasExpected(String path, String detail) {
     assertProblem(400, detail, get(path));
@@ -371,7 +404,7 @@ final class HttpFrontTest {
 
   @Test
   void tooMuchBeforeTheBody_isRefused() throws Exception {
-    String line = exchange("GET /" + "a".repeat(5000) + " HTTP/1.1\r\n\r\n");
+    String line = exchange("GET /" + "a".repeat(20_000) + " HTTP/1.1\r\n\r\n");
     String headers = exchange("GET /healthz HTTP/1.1\r\nx: " + "a".repeat(20_000) + "\r\n\r\n");
 
     assertTrue(line.contains(" 414 "), line);

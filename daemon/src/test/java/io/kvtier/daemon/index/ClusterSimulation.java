@@ -26,6 +26,7 @@ import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -487,16 +488,16 @@ final class ClusterSimulation implements AutoCloseable {
               session,
               new NodeCall.Find(
                   find.blocks(),
-                  places -> {
-                    note(find.blocks(), places);
-                    find.answer().accept(places);
+                  found -> {
+                    note(find.blocks(), found.places());
+                    find.answer().accept(found);
                   }))
           : index.call(session, call);
     }
 
-    private void note(NodeCall.Blocks blocks, byte[] places) {
-      for (int i = 0; i < places.length; i++) {
-        if (places[i] == NodeCall.FIRST) {
+    private void note(NodeCall.Blocks blocks, ByteBuffer places) {
+      for (int i = 0; i < places.limit(); i++) {
+        if (places.get(i) == NodeCall.FIRST) {
           told.add(key(blocks, i));
         }
       }

@@ -2,6 +2,9 @@ package io.kvtier.tiers.node;
 
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.transfer.Transfer;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** A block on its way from another node. Confined to its reader. */
 final class Fetch {
@@ -12,11 +15,23 @@ final class Fetch {
   /** When the block is given up; 0 while no node was asked. */
   long deadlineNs;
 
-  /** The nodes that may have the block and were not asked yet, a bit each. */
-  long candidates;
+  /** The nodes that may have the block, a bit each. */
+  long holders;
 
-  /** When the node was asked that is asked now, ns. */
-  long askedNs;
+  /** The nodes that were asked, a bit each. */
+  long tried;
+
+  /** The connections to the nodes that were asked and have not answered. */
+  final List<PeerLink> askedAt = new ArrayList<>(2);
+
+  /** Whether bytes of the block arrive: one connection at a time writes the slot. */
+  boolean isArriving;
+
+  /** When another node is asked as well; {@link HedgeTimes#NEVER}: it is not. */
+  long lateNs = HedgeTimes.NEVER;
+
+  /** The node that was asked because another was late; null if none was. */
+  @Nullable PeerLink second;
 
   /** Why the last node did not deliver; empty if it no longer had the block. */
   String trouble = "";

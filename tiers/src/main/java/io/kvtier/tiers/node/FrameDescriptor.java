@@ -43,8 +43,8 @@ final class FrameDescriptor {
   static final int LEASE_OFFSET = 48;
   static final int HEAD_BYTES = 64;
 
-  /** Maximum length of a body. */
-  static final int BODY_BYTES_MAX = 64 << 10;
+  /** Maximum length of a body: {@link Messages#KEYS_MAX} keys of 32 bytes, and their namespace. */
+  static final int BODY_BYTES_MAX = (64 << 10) + 64;
 
   private FrameDescriptor() {}
 }

@@ -16,7 +16,7 @@ public enum FrameType {
   /** Asks which blocks are there. */
   ASK(4),
 
-  /** A byte for each block of an ASK: {@link Frame#ABSENT}, {@link Frame#IN_MEMORY} or below. */
+  /** Where the blocks of an ASK are: {@link Messages.Places}. */
   ANSWER(5),
 
   /** Asks for the bytes of one block. */

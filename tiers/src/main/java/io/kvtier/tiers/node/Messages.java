@@ -9,7 +9,7 @@ import java.util.List;
 /** The bodies of frames. */
 public final class Messages {
   /** Maximum keys in one ASK. */
-  public static final int KEYS_MAX = 1024;
+  public static final int KEYS_MAX = 2048;
 
   private static final int TEXT_BYTES_MAX = 1024;
   private static final int KEY_BYTES_MAX = 32;
@@ -84,6 +84,70 @@ public final class Messages {
                 + " bytes: that can't be");
       }
       return read;
+    }
+
+    /** The body of an ASK. */
+    ByteBuffer body() {
+      return little(HEAD_BYTES + keys.remaining())
+          .putLong(high)
+          .putLong(low)
+          .putInt(group)
+          .putInt(keyBytes)
+          .putInt(count)
+          .putInt(blockBytes)
+          .put(keys.duplicate())
+          .flip();
+    }
+  }
+
+  /**
+   * Where the blocks of an ASK are.
+   *
+   * @param loadNs how long the node would take to load, from its lower tiers, those blocks that
+   *     follow each other from the first; as estimated by the node
+   * @param places a byte for each block: {@link Frame#ABSENT}, {@link Frame#IN_MEMORY} or {@link
+   *     Frame#BELOW}
+   */
+  public record Places(long loadNs, ByteBuffer places) {
+    /** The body of an ANSWER. */
+    public ByteBuffer body() {
+      return little(Long.BYTES + places.remaining()).putLong(loadNs).put(places.duplicate()).flip();
+    }
+
+    /** Reads the body of an ANSWER to an ASK about a number of blocks. */
+    static Places of(ByteBuffer body, int count) throws FrameException {
+      if (body.remaining() != Long.BYTES + count) {
+        throw new FrameException(
+            "an ANSWER has " + body.remaining() + " bytes, for an ASK about " + count + " blocks");
+      }
+      long loadNs = body.getLong();
+      if (loadNs < 0) {
+        throw new FrameException("loads are estimated to take " + loadNs + " ns");
+      }
+      return new Places(loadNs, body);
+    }
+
+    /** Whether a block is in memory. */
+    boolean isInMemory(int block) {
+      return places.get(places.position() + block) == Frame.IN_MEMORY;
+    }
+
+    /** How many blocks from the first are in the node. */
+    int run() {
+      int run = 0;
+      while (run < places.remaining() && places.get(places.position() + run) != Frame.ABSENT) {
+        run++;
+      }
+      return run;
+    }
+
+    /** How many blocks from the first are in the node's memory. */
+    int memoryRun() {
+      int run = 0;
+      while (run < places.remaining() && isInMemory(run)) {
+        run++;
+      }
+      return run;
     }
   }
 

@@ -30,10 +30,13 @@ public final class NodePeer {
   private final int number;
   private final NodeAddress address;
   private final AtomicReferenceArray<State> states;
+  private final PeerSpeed speed = new PeerSpeed();
   private final LongAdder blocks = new LongAdder();
   private final LongAdder bytes = new LongAdder();
   private final LongAdder errors = new LongAdder();
   private final LongAdder stale = new LongAdder();
+  private final LongAdder hedges = new LongAdder();
+  private final LongAdder hedgesWon = new LongAdder();
   private volatile String name = "";
   private volatile String why = "";
   private volatile long incarnation;
@@ -90,6 +93,11 @@ public final class NodePeer {
     return roundTripNs;
   }
 
+  /** How fast blocks come from the node. */
+  public PeerSpeed speed() {
+    return speed;
+  }
+
   /** The blocks that came from the node. */
   public long blocks() {
     return blocks.sum();
@@ -108,6 +116,16 @@ public final class NodePeer {
   /** The frames of earlier starts of either side, which were ignored. */
   public long stale() {
     return stale.sum();
+  }
+
+  /** How often the node was asked for a block because another was late. */
+  public long hedges() {
+    return hedges.sum();
+  }
+
+  /** How often the node then delivered first. */
+  public long hedgesWon() {
+    return hedgesWon.sum();
   }
 
   // ---- for readers
@@ -140,6 +158,14 @@ public final class NodePeer {
 
   void countError() {
     errors.increment();
+  }
+
+  void countHedge() {
+    hedges.increment();
+  }
+
+  void countHedgeWon() {
+    hedgesWon.increment();
   }
 
   void countStale() {

@@ -4,6 +4,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
+import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,13 +18,16 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Asks other nodes for blocks, and fetches blocks from them, over one connection to each node. A
- * fetch is tried with each node that is said to have the block, until one delivers bytes that match
- * their checksum. A block that no node delivers is a miss.
+ * fetch is tried with each node that is said to have the block, the fastest first, until one
+ * delivers bytes that match their checksum. If a node is late, a second one is asked as well: the
+ * block whose bytes begin to come first goes to the slot, the other goes nowhere. A block that no
+ * node delivers is a miss.
  *
- * <p>Confined to the thread that calls {@link #doWork}, except {@link #fetch} and {@link #ask}.
+ * <p>Confined to the thread that calls {@link #doWork}, except {@link #fetch}, {@link #ask} and
+ * {@link #survey(Survey)}.
  */
 public final class NodeReader {
-  private static final long BUSY_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(5);
+  private static final long BUSY_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(1);
   private static final long IDLE_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
   /**
@@ -54,10 +58,12 @@ public final class NodeReader {
   private final Queue<Runnable> changes = new ConcurrentLinkedQueue<>();
   private final Queue<Transfer> toFetch = new ConcurrentLinkedQueue<>();
   private final Queue<List<Question>> toAsk = new ConcurrentLinkedQueue<>();
+  private final Queue<Survey> toSurvey = new ConcurrentLinkedQueue<>();
 
   /** Fetches whose nodes have enough to do. */
   private final ArrayDeque<Fetch> waiting = new ArrayDeque<>();
 
+  private final HedgeTimes hedges = new HedgeTimes();
   private long lastId;
   private int turn;
 
@@ -100,6 +106,12 @@ public final class NodeReader {
     transport.wake();
   }
 
+  /** Has all nodes asked, each for itself. The caller bounds how many surveys are under way. */
+  void survey(Survey survey) {
+    toSurvey.add(survey);
+    transport.wake();
+  }
+
   /** Connects to a node from now on. */
   void join(NodePeer peer) {
     change(() -> links.add(new PeerLink(this, peer)));
@@ -114,7 +126,7 @@ public final class NodeReader {
     change(() -> {
       List<PeerLink> gone = links.stream().filter(link -> link.peer().equals(peer)).toList();
       links.removeAll(gone);
-      waiting.forEach(fetch -> fetch.candidates &= ~peer.bit());
+      waiting.forEach(fetch -> fetch.holders &= ~peer.bit());
       links.forEach(link -> link.forget(peer.bit()));
       gone.forEach(PeerLink::leave);
       left.run();
@@ -144,6 +156,10 @@ public final class NodeReader {
     }
     for (List<Question> some = toAsk.poll(); some != null; some = toAsk.poll()) {
       ask(some, nowNs);
+      work++;
+    }
+    for (Survey one = toSurvey.poll(); one != null; one = toSurvey.poll()) {
+      survey(one, nowNs);
       work++;
     }
     for (PeerLink link : links) {
@@ -194,14 +210,28 @@ public final class NodeReader {
           || i - begin == Messages.KEYS_MAX
           || !questions.get(begin).goesWith(questions.get(i))) {
         List<Question> together = List.copyOf(questions.subList(begin, i));
-        ready.forEach(link -> link.ask(together, nowNs));
+        ByteBuffer body = Messages.keysOf(together);
+        Asker asker = (peer, places) -> answered(together, peer, places);
+        ready.forEach(link -> link.ask(body, together.size(), asker, nowNs));
         begin = i;
       }
     }
   }
 
+  private void survey(Survey survey, long nowNs) {
+    List<PeerLink> ready = links.stream().filter(PeerLink::isReady).toList();
+    survey.begin(ready.size());
+    ready.forEach(link -> link.ask(survey.body(), survey.count(), survey, nowNs));
+  }
+
+  private void answered(List<Question> questions, NodePeer peer, Messages.@Nullable Places places) {
+    for (int i = 0; i < questions.size(); i++) {
+      answered(questions.get(i), peer, places != null, places != null && places.isInMemory(i));
+    }
+  }
+
   /** A node has answered a question, or will not. The first node that has the block decides. */
-  void answered(Question question, NodePeer peer, boolean isAnswer, boolean isHere) {
+  private void answered(Question question, NodePeer peer, boolean isAnswer, boolean isHere) {
     question.open--;
     question.isAnswered |= isAnswer;
     if (isHere && question.isTold) {
@@ -222,7 +252,7 @@ public final class NodeReader {
     transfer.annotationBytes = 0;
     transfer.cause = "";
     Fetch fetch = new Fetch(transfer, nowNs);
-    fetch.candidates = hints.holders(fetch.key) & connectable();
+    fetch.holders = hints.holders(fetch.key) & connectable();
     goOn(fetch);
   }
 
@@ -235,21 +265,67 @@ public final class NodeReader {
     return bits;
   }
 
-  /** Asks the next node for a block, waits for one that has too much to do, or ends the fetch. */
-  void goOn(Fetch fetch) {
+  /**
+   * Asks the next node for a block, waits for one that has too much to do, or ends the fetch. No
+   * node is asked now.
+   */
+  private void goOn(Fetch fetch) {
     long nowNs = transport.nowNs();
-    boolean isLate = fetch.deadlineNs != 0 && nowNs - fetch.deadlineNs >= 0;
-    long candidates = isLate ? 0 : fetch.candidates & ready();
+    long candidates = candidates(fetch, nowNs);
     PeerLink next = next(fetch, candidates);
     if (next != null) {
-      fetch.candidates &= ~next.peer().bit();
       fetch.deadlineNs = fetch.deadlineNs == 0 ? nowNs + options.fetchNs() : fetch.deadlineNs;
-      next.fetch(fetch, nowNs);
+      ask(next, fetch, nowNs);
     } else if (candidates != 0) {
       waiting.add(fetch);
     } else {
       end(fetch);
     }
+  }
+
+  /** The nodes that can be asked for a block, a bit each. */
+  private long candidates(Fetch fetch, long nowNs) {
+    boolean isLate = fetch.deadlineNs != 0 && nowNs - fetch.deadlineNs >= 0;
+    long holders = fetch.holders | hints.holders(fetch.key);
+    return isLate ? 0 : holders & ~fetch.tried & ready();
+  }
+
+  private static void ask(PeerLink next, Fetch fetch, long nowNs) {
+    fetch.tried |= next.peer().bit();
+    next.fetch(fetch, nowNs);
+  }
+
+  /** The node that was asked for a block is late: another one is asked as well, if that may be. */
+  void hedge(Fetch fetch) {
+    fetch.lateNs = HedgeTimes.NEVER;
+    long nowNs = transport.nowNs();
+    PeerLink next = fetch.isArriving ? null : next(fetch, candidates(fetch, nowNs));
+    if (next != null && hedges.take()) {
+      fetch.second = next;
+      next.peer().countHedge();
+      ask(next, fetch, nowNs);
+    }
+  }
+
+  /** A node that was asked for a block does not deliver it. */
+  void failed(Fetch fetch, PeerLink link) {
+    fetch.askedAt.remove(link);
+    if (fetch.askedAt.isEmpty()) {
+      goOn(fetch);
+    }
+  }
+
+  /** A node has delivered a block. */
+  void delivered(Fetch fetch, PeerLink link) {
+    if (link.equals(fetch.second)) {
+      link.peer().countHedgeWon();
+    }
+    for (PeerLink other : fetch.askedAt) {
+      if (!other.equals(link)) {
+        other.abandon(fetch);
+      }
+    }
+    finish(fetch, Status.OK);
   }
 
   private void end(Fetch fetch) {
@@ -273,16 +349,19 @@ public final class NodeReader {
     return bits;
   }
 
-  /** The candidate with the fewest fetches under way, of those that take one more. */
+  /** The candidate that should deliver a block first, of those that take one more. */
   private @Nullable PeerLink next(Fetch fetch, long candidates) {
     PeerLink best = null;
+    long bestNs = Long.MAX_VALUE;
     turn++;
     for (int i = 0; i < links.size(); i++) {
       PeerLink link = links.get(Math.floorMod(turn + i, links.size()));
-      if ((candidates & link.peer().bit()) != 0
-          && link.takes(fetch.transfer.length)
-          && (best == null || link.fetching() < best.fetching())) {
-        best = link;
+      if ((candidates & link.peer().bit()) != 0 && link.takes(fetch.transfer.length)) {
+        long expectedNs = link.expectedNs(fetch.transfer.length);
+        if (expectedNs < bestNs) {
+          best = link;
+          bestNs = expectedNs;
+        }
       }
     }
     return best;
@@ -303,7 +382,7 @@ public final class NodeReader {
   }
 
   /** Ends a fetch: nothing writes the slot any more. */
-  void finish(Fetch fetch, Status status) {
+  private void finish(Fetch fetch, Status status) {
     Transfer transfer = fetch.transfer;
     transfer.status = status;
     transfer.parent = 0;
@@ -330,6 +409,10 @@ public final class NodeReader {
     return hints;
   }
 
+  HedgeTimes hedges() {
+    return hedges;
+  }
+
   long nowNs() {
     return transport.nowNs();
   }
@@ -347,7 +430,7 @@ public final class NodeReader {
   void connected(NodePeer peer, String name, long incarnation) {
     if (peer.welcomed(name, incarnation)) {
       hints.forgetAll();
-      waiting.forEach(fetch -> fetch.candidates &= ~peer.bit());
+      waiting.forEach(fetch -> fetch.holders &= ~peer.bit());
       links.forEach(link -> link.forget(peer.bit()));
     }
     troubles.tellOver("node " + peer.address() + " (" + name + ") is connected");

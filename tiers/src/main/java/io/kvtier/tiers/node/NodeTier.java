@@ -23,6 +23,9 @@ public final class NodeTier {
   /** The most nodes that are asked: each has a bit of a number. */
   public static final int PEERS_MAX = 32;
 
+  /** The most calls of {@link #find} that are under way. */
+  private static final int SURVEYS_MAX = 64;
+
   /** The most fetches that are under way or wait. */
   public static final int DEPTH = 128;
 
@@ -36,6 +39,7 @@ public final class NodeTier {
   private final List<NodeReader> readers = new ArrayList<>();
   private final NodeHints hints;
   private final Fetches pipeline;
+  private final AtomicInteger surveys = new AtomicInteger();
 
   /** The bits of the nodes that are asked, and of those that some reader still knows. */
   private long usedBits;
@@ -128,6 +132,29 @@ public final class NodeTier {
     }
   }
 
+  /**
+   * Asks all nodes that can be asked which blocks they have.
+   *
+   * @param keys of an ASK
+   * @param finished takes what the nodes answer, the best first, on the thread of a reader
+   * @return false if too many such questions are under way
+   */
+  public boolean find(Messages.Keys keys, Consumer<List<NodeRun>> finished) {
+    if (surveys.incrementAndGet() > SURVEYS_MAX) {
+      surveys.decrementAndGet();
+      return false;
+    }
+    Survey survey =
+        new Survey(
+            keys,
+            runs -> {
+              surveys.decrementAndGet();
+              finished.accept(runs);
+            });
+    readers.getFirst().survey(survey);
+    return true;
+  }
+
   /** The nodes, whether they can be reached or not. */
   public List<NodePeer> peers() {
     return listed;
@@ -141,6 +168,11 @@ public final class NodeTier {
   /** The blocks that nodes are known to have, or not to have. */
   public KnownBlocks known() {
     return hints;
+  }
+
+  /** Estimates how long fetches take; for the index. */
+  public NodeLoads loads() {
+    return new NodeLoads(this::peers, hints);
   }
 
   /** Fetches blocks. */

@@ -39,12 +39,23 @@ final class PeerLink implements NodeLink.Listener {
   }
 
   /** An ASK that is not answered. */
-  private record Asked(List<Question> questions, long askedNs, long deadlineNs) {}
+  private record Asked(Asker asker, int count, long askedNs, long deadlineNs) {}
+
+  /**
+   * A FETCH that is not answered.
+   *
+   * @param expectedNs how long it should take; negative if that is not known
+   */
+  private record Fetching(Fetch fetch, long askedNs, long expectedNs) {}
 
   private final NodeReader reader;
   private final NodePeer peer;
   private final Map<Long, Asked> asked = new LinkedHashMap<>();
-  private final Map<Long, Fetch> fetches = new LinkedHashMap<>();
+  private final Map<Long, Fetching> fetches = new LinkedHashMap<>();
+
+  /** When the last block had come, ns. */
+  private long deliveredNs;
+
   private long fetchedBytes;
   private State state = State.RESTING;
   private @Nullable NodeLink link;
@@ -80,8 +91,11 @@ final class PeerLink implements NodeLink.Listener {
     return state == State.READY;
   }
 
-  int fetching() {
-    return fetches.size();
+  /** How long a block of a length would take if the node was asked for it now, ns. */
+  long expectedNs(int length) {
+    return peer.speed().isKnown(reader.nowNs())
+        ? peer.speed().expectedNs(fetchedBytes + length)
+        : peer.roundTripNs();
   }
 
   /** Whether one more block of a length can be fetched now: a node is not asked for too much. */
@@ -90,10 +104,17 @@ final class PeerLink implements NodeLink.Listener {
         || (fetches.size() < FETCHES_MAX && fetchedBytes + length <= FETCHED_BYTES_MAX);
   }
 
-  private @Nullable Fetch removeFetch(long id) {
-    Fetch fetch = fetches.remove(id);
-    fetchedBytes -= fetch == null ? 0 : fetch.transfer.length;
-    return fetch;
+  private @Nullable Fetching removeFetch(long id) {
+    Fetching fetching = fetches.remove(id);
+    fetchedBytes -= fetching == null ? 0 : fetching.fetch.transfer.length;
+    return fetching;
+  }
+
+  /** Another node has delivered a block: if this one does, the bytes go nowhere. */
+  void abandon(Fetch fetch) {
+    if (fetches.values().removeIf(one -> one.fetch == fetch)) {
+      fetchedBytes -= fetch.transfer.length;
+    }
   }
 
   boolean isWaiting() {
@@ -102,7 +123,7 @@ final class PeerLink implements NodeLink.Listener {
 
   /** What is fetched from this node must not be tried with some others. */
   void forget(long bits) {
-    fetches.values().forEach(fetch -> fetch.candidates &= ~bits);
+    fetches.values().forEach(one -> one.fetch.holders &= ~bits);
   }
 
   /** The node has left: what waits for it goes on without it, and nothing connects again. */
@@ -168,21 +189,27 @@ final class PeerLink implements NodeLink.Listener {
       }
       isSilent |= now.heardNs() - first.getValue().askedNs < 0;
       asked.remove(first.getKey());
-      unanswered(first.getValue());
+      first.getValue().asker.answered(peer, null);
     }
     List<Long> late = new ArrayList<>();
-    for (Map.Entry<Long, Fetch> each : fetches.entrySet()) {
-      if (nowNs - each.getValue().deadlineNs >= 0) {
+    List<Fetch> toHedge = new ArrayList<>();
+    for (Map.Entry<Long, Fetching> each : fetches.entrySet()) {
+      Fetch fetch = each.getValue().fetch;
+      if (nowNs - fetch.deadlineNs >= 0) {
         late.add(each.getKey());
+      } else if (fetch.lateNs != HedgeTimes.NEVER && nowNs - fetch.lateNs >= 0) {
+        toHedge.add(fetch);
       }
     }
     for (Long id : late) {
-      Fetch fetch = removeFetch(id);
-      if (fetch != null) {
-        isSilent |= now.heardNs() - fetch.askedNs < 0;
-        expire(now, fetch);
+      Fetching one = removeFetch(id);
+      if (one != null) {
+        isSilent |= now.heardNs() - one.askedNs < 0;
+        peer.speed().late(nowNs - one.askedNs, nowNs);
+        expire(now, one.fetch);
       }
     }
+    toHedge.forEach(reader::hedge);
     if (isSilent) {
       now.close("the node did not answer in time");
     }
@@ -191,13 +218,12 @@ final class PeerLink implements NodeLink.Listener {
   private void expire(NodeLink now, Fetch fetch) {
     peer.countError();
     fetch.trouble = "node " + peer.address() + " did not deliver in time";
-    fetch.candidates = 0;
     if (fetch == arriving) {
       arriving = null;
       ending = fetch;
       now.discard(this::released);
     } else {
-      reader.goOn(fetch);
+      reader.failed(fetch, this);
     }
   }
 
@@ -206,38 +232,44 @@ final class PeerLink implements NodeLink.Listener {
     Fetch fetch = ending;
     ending = null;
     if (fetch != null) {
-      reader.goOn(fetch);
+      fetch.isArriving = false;
+      reader.failed(fetch, this);
     }
   }
 
   // ---- questions and fetches
 
-  /** Asks the node about blocks that go together. */
-  void ask(List<Question> questions, long nowNs) {
+  /**
+   * Asks the node which blocks it has.
+   *
+   * @param body names the blocks
+   */
+  void ask(ByteBuffer body, int count, Asker asker, long nowNs) {
     NodeLink now = link;
     if (now == null || state != State.READY) {
-      unanswered(new Asked(questions, nowNs, nowNs));
+      asker.answered(peer, null);
       return;
     }
     long id = reader.nextId();
-    asked.put(id, new Asked(questions, nowNs, nowNs + reader.options().askNs()));
-    now.send(frame(FrameType.ASK, Status.OK, id).with(Messages.keysOf(questions)));
-  }
-
-  private void unanswered(Asked one) {
-    one.questions.forEach(question -> reader.answered(question, peer, false, false));
+    asked.put(id, new Asked(asker, count, nowNs, nowNs + reader.options().askNs()));
+    now.send(frame(FrameType.ASK, Status.OK, id).with(body));
   }
 
   /** Asks the node for a block. */
   void fetch(Fetch fetch, long nowNs) {
     NodeLink now = link;
     if (now == null || state != State.READY) {
-      reader.goOn(fetch);
+      reader.failed(fetch, this);
       return;
     }
     long id = reader.nextId();
-    fetch.askedNs = nowNs;
-    fetches.put(id, fetch);
+    long expectedNs = peer.speed().isKnown(nowNs) ? expectedNs(fetch.transfer.length) : -1;
+    if (fetch.second == null && expectedNs >= 0) {
+      long lateNs = reader.hedges().lateNs(expectedNs);
+      fetch.lateNs = lateNs == HedgeTimes.NEVER ? lateNs : nowNs + lateNs;
+    }
+    fetch.askedAt.add(this);
+    fetches.put(id, new Fetching(fetch, nowNs, expectedNs));
     fetchedBytes += fetch.transfer.length;
     now.send(frame(FrameType.FETCH, Status.OK, id).with(Messages.keyOf(fetch.transfer)));
   }
@@ -326,43 +358,49 @@ final class PeerLink implements NodeLink.Listener {
     if (one == null) {
       return; // it came after its deadline
     }
-    ByteBuffer places = frame.body();
-    boolean isWhole = places.remaining() == one.questions.size();
-    for (int i = 0; i < one.questions.size(); i++) {
-      boolean isHere = isWhole && places.get(places.position() + i) == Frame.IN_MEMORY;
-      reader.answered(one.questions.get(i), peer, isWhole, isHere);
-    }
-    if (!isWhole && frame.status() == Status.OK) {
-      throw new FrameException(
-          places.remaining() + " answers to " + one.questions.size() + " questions");
+    Messages.Places places = null;
+    try {
+      places = frame.status() == Status.OK ? Messages.Places.of(frame.body(), one.count) : null;
+    } finally {
+      one.asker.answered(peer, places);
     }
   }
 
   private void none(Frame frame) {
-    Fetch fetch = removeFetch(frame.id());
-    if (fetch == null) {
+    Fetching one = removeFetch(frame.id());
+    if (one == null) {
       return;
     }
     if (frame.status() == Status.MISS) {
-      reader.hints().remove(fetch.key, peer.bit());
+      reader.hints().remove(one.fetch.key, peer.bit());
     } else {
       peer.countError();
-      fetch.trouble = "node " + peer.address() + " answers " + frame.status();
+      one.fetch.trouble = "node " + peer.address() + " answers " + frame.status();
     }
-    reader.goOn(fetch);
+    reader.failed(one.fetch, this);
   }
 
   private @Nullable MemorySegment block(Frame frame) throws FrameException {
-    Fetch fetch = fetches.get(frame.id());
+    Fetching one = fetches.get(frame.id());
     arrivingFrame = frame;
-    arriving = fetch;
-    if (fetch == null) {
+    arriving = null;
+    if (one == null) {
       return null;
     }
+    Fetch fetch = one.fetch;
     if (frame.payloadBytes() != fetch.transfer.length) {
       throw new FrameException(
           "a block has " + frame.payloadBytes() + " bytes, expected " + fetch.transfer.length);
     }
+    if (fetch.isArriving) {
+      // Another connection writes the slot. If that comes to nothing, the node is asked again.
+      var _ = removeFetch(frame.id());
+      fetch.tried &= ~peer.bit();
+      reader.failed(fetch, this);
+      return null;
+    }
+    fetch.isArriving = true;
+    arriving = fetch;
     return fetch.transfer.bytes();
   }
 
@@ -382,16 +420,31 @@ final class PeerLink implements NodeLink.Listener {
     if (fetch == null) {
       return;
     }
-    removeFetch(frame.id());
+    fetch.isArriving = false;
+    Fetching one = removeFetch(frame.id());
     if (isGood) {
       peer.countBlock(frame.payloadBytes());
+      learn(one, frame.payloadBytes());
       fetch.transfer.checksum = checksum;
-      reader.finish(fetch, Status.OK);
+      reader.delivered(fetch, this);
       return;
     }
     peer.countError();
     reader.damaged(fetch, peer, frame.checksum(), checksum);
-    reader.goOn(fetch);
+    reader.failed(fetch, this);
+  }
+
+  private void learn(@Nullable Fetching one, int length) {
+    long nowNs = reader.nowNs();
+    if (one != null) {
+      boolean isFollowing = deliveredNs - one.askedNs > 0;
+      long sinceNs = isFollowing ? deliveredNs : one.askedNs;
+      peer.speed().delivered(length, nowNs - sinceNs, isFollowing, nowNs);
+      if (one.expectedNs >= 0) {
+        reader.hedges().learn(one.expectedNs, nowNs - one.askedNs);
+      }
+    }
+    deliveredNs = nowNs;
   }
 
   @Override
@@ -408,6 +461,9 @@ final class PeerLink implements NodeLink.Listener {
     long nowNs = reader.nowNs();
     retryNs = nowNs + (isSelf ? SELF_REST_NS : restNs);
     restNs = wasReady ? REST_NS : Math.min(2 * restNs, REST_NS_MAX);
+    if (arriving != null) {
+      arriving.isArriving = false;
+    }
     arriving = null;
     arrivingFrame = null;
     pingId = 0;
@@ -416,18 +472,18 @@ final class PeerLink implements NodeLink.Listener {
       reader.broken(peer, wasReady, why);
     }
     List<Asked> unanswered = new ArrayList<>(asked.values());
-    List<Fetch> undelivered = new ArrayList<>(fetches.values());
+    List<Fetching> undelivered = new ArrayList<>(fetches.values());
     asked.clear();
     fetches.clear();
     fetchedBytes = 0;
-    unanswered.forEach(this::unanswered);
+    unanswered.forEach(one -> one.asker.answered(peer, null));
     released();
-    for (Fetch fetch : undelivered) {
+    for (Fetching one : undelivered) {
       if (!isGone) {
         peer.countError();
-        fetch.trouble = "the connection to node " + peer.address() + " broke: " + why;
+        one.fetch.trouble = "the connection to node " + peer.address() + " broke: " + why;
       }
-      reader.goOn(fetch);
+      reader.failed(one.fetch, this);
     }
   }
 }

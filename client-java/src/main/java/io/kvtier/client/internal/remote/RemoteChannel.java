@@ -75,6 +75,7 @@ public final class RemoteChannel implements AutoCloseable {
           KvtierGrpcClient.Ping,
           KvtierGrpcClient.Register,
           KvtierGrpcClient.Lookup,
+          KvtierGrpcClient.FindNodes,
           KvtierGrpcClient.Prefetch,
           KvtierGrpcClient.Stats);
 

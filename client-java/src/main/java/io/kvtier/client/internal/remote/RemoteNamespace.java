@@ -5,6 +5,7 @@ import io.kvtier.client.CacheNamespace;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierException;
 import io.kvtier.client.LookupResult;
+import io.kvtier.client.NodesResult;
 import io.kvtier.client.Options;
 import io.kvtier.client.ValueResult;
 import io.kvtier.client.internal.shared.CopyArguments;
@@ -13,9 +14,12 @@ import io.kvtier.client.internal.shared.LoadReports;
 import io.kvtier.client.internal.shared.NamespaceProperties;
 import io.kvtier.client.internal.shared.Outcome;
 import io.kvtier.protocol.LoadReport;
+import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CountResponse;
+import io.kvtier.protocol.v1.FindNodesRequest;
+import io.kvtier.protocol.v1.FindNodesResponse;
 import io.kvtier.protocol.v1.KeysRequest;
 import io.kvtier.protocol.v1.KvtierGrpcClient;
 import io.kvtier.protocol.v1.LookupResponse;
@@ -49,6 +53,9 @@ public final class RemoteNamespace implements CacheNamespace {
 
   /** A put of this many bytes or more looks up first, and sends only the missing blocks. */
   private static final long LOOKED_UP_BYTES = 64 << 10;
+
+  /** The most nodes that a daemon names in an answer. */
+  private static final int NODES_MAX = 1024;
 
   private final RemoteChannel channel;
   private final NamespaceProperties properties;
@@ -207,6 +214,55 @@ public final class RemoteNamespace implements CacheNamespace {
         .thenApply(result ->
             new LookupResult(
                 result.status(), result.detail(), result.blocks(), result.run(), load.ns, null));
+  }
+
+  /** Whether this is a namespace of the client with a channel. */
+  public boolean isOf(RemoteChannel other) {
+    return channel.equals(other);
+  }
+
+  /** As {@code RemoteClient.findNodes}. */
+  public CompletableFuture<NodesResult> findNodes(Keys keys, int limit, Options options) {
+    if (keys.count() < 1 || keys.count() > Protocol.KEYS_MAX) {
+      throw new IllegalArgumentException(
+          keys.count() + " keys, expected 1 to " + Protocol.KEYS_MAX);
+    }
+    if (limit < 1 || limit > NODES_MAX) {
+      throw new IllegalArgumentException("limit is " + limit + ", expected 1 to " + NODES_MAX);
+    }
+    KeysPart all = KeysPart.at(0, keys, options, channel.deadlineNs(options));
+    return RemoteChannel.done(
+        channel.begin(() ->
+            registrar
+                .withNumber(
+                    all.deadlineNs(),
+                    known ->
+                        channel.call(
+                            KvtierGrpcClient.FindNodes,
+                            FindNodesRequest.newBuilder()
+                                .setKeys(all.message(known.number()))
+                                .setLimit(limit)
+                                .build(),
+                            all.deadlineNs()),
+                    (FindNodesResponse answer) -> RemoteBatch.statusOf(answer.getOutcome()))
+                .map(RemoteNamespace::nodes)),
+        failure -> new NodesResult(failure.status(), failure.why(), List.of()));
+  }
+
+  private static NodesResult nodes(FindNodesResponse answer) {
+    return new NodesResult(
+        RemoteBatch.statusOf(answer.getOutcome()),
+        answer.getOutcome().getText(),
+        answer.getNodesList().stream()
+            .map(node ->
+                new NodesResult.NodeHold(
+                    node.getName(),
+                    node.getAddress(),
+                    node.getIsSelf(),
+                    node.getRun(),
+                    node.getMemoryRun(),
+                    node.getEstimatedLoadNs()))
+            .toList());
   }
 
   // ---- bytes

@@ -2,6 +2,7 @@ package io.kvtier.daemon.index.session;
 
 import io.kvtier.protocol.Records;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
 /**
@@ -32,8 +33,17 @@ public sealed interface NodeCall {
     }
   }
 
-  /** Where blocks are: a byte for each. */
-  record Find(Blocks blocks, Consumer<byte[]> answer) implements NodeCall {}
+  /** Where blocks are. */
+  record Find(Blocks blocks, Consumer<Found> answer) implements NodeCall {}
+
+  /**
+   * The answer to {@link Find}.
+   *
+   * @param places a byte for each block, from 0 to the limit
+   * @param loadNs how long it would take to load, from lower tiers, those blocks that follow each
+   *     other from the first; estimated
+   */
+  record Found(ByteBuffer places, long loadNs) {}
 
   /**
    * A lease of one block.

@@ -96,6 +96,11 @@ public interface BlockSource {
   /** Whether the source is known to have a block that has a record. */
   boolean has(int block);
 
+  /** Estimates how long reads take; null: as long as those before took on average. */
+  default @Nullable ReadTimes readTimes() {
+    return null;
+  }
+
   // ---- questions
 
   /**

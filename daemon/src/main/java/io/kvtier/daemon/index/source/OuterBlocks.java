@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.tiers.node.NodeLoads;
 import io.kvtier.tiers.node.NodeTier;
 import io.kvtier.tiers.object.KnownBlocks;
 import io.kvtier.tiers.object.PresenceCache.Presence;
@@ -13,6 +14,7 @@ import io.kvtier.tiers.outer.OuterTier;
 import io.kvtier.tiers.transfer.Pipeline;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntPredicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A source that the daemon only reads, as the index sees it: a plug-in's source, or the memory of
@@ -39,6 +41,7 @@ public final class OuterBlocks extends ProbedSource {
    * @param depth the most reads that are under way or wait
    * @param askedFirst the most blocks of a prefix that are asked for before any is known
    * @param keepsForms the answer of {@link #keepsForms}
+   * @param loads estimates reads; null: they are estimated from those before
    */
   private record Parts(
       Traits traits,
@@ -47,7 +50,8 @@ public final class OuterBlocks extends ProbedSource {
       BooleanSupplier isOpen,
       int depth,
       int askedFirst,
-      boolean keepsForms) {}
+      boolean keepsForms,
+      @Nullable NodeLoads loads) {}
 
   private final Parts parts;
   private final BlockObjects objects;
@@ -83,7 +87,8 @@ public final class OuterBlocks extends ProbedSource {
             outer::isOpen,
             OuterTier.DEPTH,
             ObjectProbes.ASKED_FIRST,
-            false),
+            false,
+            null),
         bell);
   }
 
@@ -100,7 +105,8 @@ public final class OuterBlocks extends ProbedSource {
             nodes::isOpen,
             NodeTier.DEPTH,
             nodes.known().probesMax(),
-            true),
+            true,
+            nodes.loads()),
         bell);
   }
 
@@ -147,6 +153,36 @@ public final class OuterBlocks extends ProbedSource {
   /** A source that can't be asked keeps no lookup from asking the next one. */
   private Presence known(Presence presence) {
     return presence == Presence.UNKNOWN && !isOpen() ? Presence.ABSENT : presence;
+  }
+
+  @Override
+  public @Nullable ReadTimes readTimes() {
+    NodeLoads loads = parts.loads;
+    return loads == null ? null : new NodeTimes(loads);
+  }
+
+  /** What is known of each node's speed. */
+  private final class NodeTimes implements ReadTimes {
+    private final NodeLoads loads;
+
+    NodeTimes(NodeLoads loads) {
+      this.loads = loads;
+    }
+
+    @Override
+    public void begin(Namespaces.Namespace namespace) {
+      loads.begin(namespace.blockBytes());
+    }
+
+    @Override
+    public void addSought(Namespaces.Namespace namespace, int keyBytes, int group) {
+      loads.add(objects.keyOfSought(namespace, keyBytes, group));
+    }
+
+    @Override
+    public long estimatedNs() {
+      return loads.estimatedNs();
+    }
   }
 
   @Override

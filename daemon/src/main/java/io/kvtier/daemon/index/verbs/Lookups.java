@@ -11,6 +11,7 @@ import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.source.ReadTimes;
 import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.trace.TraceRecorder;
@@ -42,6 +43,9 @@ public final class Lookups {
   /** How many blocks of the lookup under way would come from each source. */
   private final int[] fetches;
 
+  /** The sources' own estimates; null for those that have none. */
+  private final @Nullable ReadTimes[] times;
+
   Lookups(IndexCore core, CompletionWriter writer, BlockStore store, Peers peers, Admin admin) {
     directory = core.directory();
     namespaces = core.namespaces();
@@ -53,6 +57,10 @@ public final class Lookups {
     first = store.first();
     sources = store.sources();
     fetches = new int[sources.count()];
+    times = new ReadTimes[sources.count()];
+    for (int source = 0; source < times.length; source++) {
+      times[source] = sources.at(source).readTimes();
+    }
     this.peers = peers;
     this.admin = admin;
   }
@@ -112,7 +120,7 @@ public final class Lookups {
     int hits = 0;
     int run = 0;
     long readNs = 0;
-    Arrays.fill(fetches, 0);
+    beginTimes(namespace);
     boolean mayBeFound = true;
     TraceRecorder recording = admin.recording();
     long[] recorded = recording == null ? NOTHING : new long[request.count + TraceRecorder.HEADER];
@@ -127,9 +135,11 @@ public final class Lookups {
             namespace == null
                 ? Sources.NONE
                 : sources.find(namespace, request.keyBytes, request.group, false);
-        if (source != Sources.NONE) {
-          fetches[source] += run == i ? 1 : 0;
-          run += run == i ? 1 : 0;
+        if (source != Sources.NONE && namespace != null) {
+          if (run == i) {
+            countFetch(source, namespace, request);
+            run++;
+          }
           writer.add(Status.OK, idOf(source));
           hits++;
         } else if (mayBeFound && seek(namespace, request)) {
@@ -155,13 +165,41 @@ public final class Lookups {
     if (recording != null) {
       recording.record(clock.getAsLong(), namespace == null ? 0 : namespace.blockBytes(), recorded);
     }
-    for (int source = 0; source < fetches.length; source++) {
-      readNs += store.estimatedFetchNs(source, fetches[source]);
-    }
+    readNs += fetchNs();
     counters.add(Counter.LOOKUP_BLOCKS, request.count);
     counters.add(Counter.LOOKUP_HITS, hits);
     accounts.lookedUp(request.namespaceId, request.count, hits);
     return readNs;
+  }
+
+  private void beginTimes(Namespaces.@Nullable Namespace namespace) {
+    Arrays.fill(fetches, 0);
+    for (ReadTimes one : times) {
+      if (one != null && namespace != null) {
+        one.begin(namespace);
+      }
+    }
+  }
+
+  /** The block that was sought last would come from a source. */
+  private void countFetch(int source, Namespaces.Namespace namespace, Request request) {
+    fetches[source]++;
+    ReadTimes own = times[source];
+    if (own != null) {
+      own.addSought(namespace, request.keyBytes, request.group);
+    }
+  }
+
+  /** How long it would take to fetch the counted blocks, ns. */
+  private long fetchNs() {
+    long ns = 0;
+    for (int source = 0; source < fetches.length; source++) {
+      ReadTimes own = times[source];
+      if (fetches[source] > 0) {
+        ns += own == null ? store.estimatedFetchNs(source, fetches[source]) : own.estimatedNs();
+      }
+    }
+    return ns;
   }
 
   private TierId idOf(int source) {

@@ -7,10 +7,12 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.HoldTable;
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.OwnFind;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
+import java.nio.ByteBuffer;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -47,7 +49,8 @@ public final class NodeCalls {
   /** Carries a call out. The calls of a session that has ended are answered, and hold nothing. */
   public void handle(Session session, NodeCall call) {
     switch (call) {
-      case NodeCall.Find(var blocks, var answer) -> answer.accept(find(session, blocks));
+      case NodeCall.Find(var blocks, var answer) ->
+          answer.accept(find(namespaceOf(session, blocks), blocks));
       case NodeCall.Lease(var block, int blockBytes, var answer) ->
           answer.accept(lease(session, block, blockBytes));
       case NodeCall.Release(long lease, boolean isDamaged) ->
@@ -60,19 +63,47 @@ public final class NodeCalls {
     return named == null || named.tenant() != session.tenant() ? null : named;
   }
 
-  private byte[] find(Session session, NodeCall.Blocks blocks) {
+  /** Carries out a question of a part of this daemon. */
+  public void handle(OwnFind find) {
+    Namespaces.Namespace namespace = find.namespace().apply(namespaces);
+    if (namespace == null) {
+      find.answer().accept(null);
+      return;
+    }
+    NodeCall.Blocks blocks =
+        new NodeCall.Blocks(
+            namespace.high(),
+            namespace.low(),
+            find.group(),
+            find.keyBytes(),
+            find.count(),
+            find.keys());
+    find.answer()
+        .accept(new OwnFind.Answer(namespace.high(), namespace.low(), find(namespace, blocks)));
+  }
+
+  private NodeCall.Found find(Namespaces.@Nullable Namespace namespace, NodeCall.Blocks blocks) {
     byte[] places = new byte[blocks.count()];
-    Namespaces.Namespace namespace = namespaceOf(session, blocks);
+    long loadNs = 0;
+    boolean isRun = true;
     for (int i = 0; namespace != null && i < places.length; i++) {
       int block = find(namespace, blocks, i);
-      if (block != Directory.NONE) {
-        places[i] =
-            first.isResident(block)
-                ? NodeCall.FIRST
-                : store.stack().storedIn(block) == null ? NodeCall.ABSENT : NodeCall.LOWER;
+      ResidentTier tier = block == Directory.NONE ? null : tierOf(block);
+      places[i] = tier == null ? NodeCall.ABSENT : tier == first ? NodeCall.FIRST : NodeCall.LOWER;
+      isRun &= tier != null;
+      if (isRun && tier != null && tier != first) {
+        loadNs +=
+            store
+                .lower()
+                .at(tier.number())
+                .estimatedReadNs(namespaces.storedBytes(directory, block));
       }
     }
-    return places;
+    return new NodeCall.Found(ByteBuffer.wrap(places), loadNs);
+  }
+
+  private @Nullable ResidentTier tierOf(int block) {
+    return first.isResident(block) ? first : store.stack().storedIn(block);
   }
 
   private int find(Namespaces.Namespace namespace, NodeCall.Blocks blocks, int i) {

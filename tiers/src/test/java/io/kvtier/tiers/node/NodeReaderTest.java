@@ -1,0 +1,330 @@
+package io.kvtier.tiers.node;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.object.ObjectKey;
+import io.kvtier.tiers.object.ObjectNames;
+import io.kvtier.tiers.object.PresenceCache.Presence;
+import io.kvtier.tiers.transfer.Transfer;
+import io.kvtier.tiers.transfer.TroubleLog;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** What a reader asks which node, on links that the test plays by hand. */
+final class NodeReaderTest {
+  private static final int LENGTH = 4096;
+  private static final long MS = 1_000_000;
+  private static final List<NodeAddress> ADDRESSES =
+      List.of(new NodeAddress("a", 1), new NodeAddress("b", 1));
+
+  private final ScriptedTransport transport = new ScriptedTransport();
+  private final NodeHints hints = new NodeHints(() -> transport.nowNs, Runnable::run);
+  private final NodeTier tier =
+      new NodeTier(
+          List.of(transport),
+          new NodeReader.Options("reader", 77, () -> "", text -> text, 1_000 * MS, 1_000 * MS),
+          hints,
+          () -> 1,
+          () -> {},
+          TroubleLog.NONE);
+  private final NodeReader reader = tier.readers().getFirst();
+  private final MemorySegment slab = Arena.ofAuto().allocate(LENGTH);
+  private ScriptedTransport.Link a;
+  private ScriptedTransport.Link b;
+
+  @BeforeEach
+  void connect() throws FrameException {
+    ADDRESSES.forEach(tier::join);
+    var _ = reader.doWork();
+    a = transport.links.get(0);
+    b = transport.links.get(1);
+    a.welcome();
+    b.welcome();
+  }
+
+  // ---- helpers
+
+  private static Transfer block(int key) {
+    Transfer block = new Transfer(0);
+    block.namespaceHigh = 1;
+    block.namespaceLow = 2;
+    block.keyBytes = 8;
+    ByteBuffer.wrap(block.key).putLong(key);
+    return block;
+  }
+
+  /** Both nodes say that they have a block. */
+  private void know(int key) throws FrameException {
+    know(key, Frame.IN_MEMORY, Frame.IN_MEMORY);
+  }
+
+  private void know(int key, byte atA, byte atB) throws FrameException {
+    Transfer block = block(key);
+    String name =
+        ObjectNames.ofBlock(
+            block.namespaceHigh, block.namespaceLow, block.key, block.keyBytes, block.group);
+    assertTrue(hints.probe(ObjectKey.of(block), name, null));
+    hints.endRound();
+    var _ = reader.doWork();
+    a.answer(atA);
+    b.answer(atB);
+  }
+
+  private Transfer fetch(int key) {
+    Transfer transfer = block(key);
+    transfer.slab = slab;
+    transfer.length = LENGTH;
+    assertTrue(tier.pipeline().offer(transfer));
+    var _ = reader.doWork();
+    return transfer;
+  }
+
+  private List<Transfer> finished() {
+    List<Transfer> all = new ArrayList<>();
+    var _ = tier.pipeline().collect(all::add);
+    return all;
+  }
+
+  private void pass(long ns) {
+    transport.nowNs += ns;
+    var _ = reader.doWork();
+  }
+
+  private ScriptedTransport.Link asked() {
+    assertTrue(a.isSent(FrameType.FETCH) ^ b.isSent(FrameType.FETCH), "one node is asked");
+    return a.isSent(FrameType.FETCH) ? a : b;
+  }
+
+  /** Has blocks fetched until the times of both nodes are known: a millisecond, or more. */
+  private void learn(long atA, long atB) throws FrameException {
+    for (int i = 0; i < 100; i++) {
+      boolean isOfA = i % 2 == 0;
+      know(
+          2000 + i, isOfA ? Frame.IN_MEMORY : Frame.ABSENT, isOfA ? Frame.ABSENT : Frame.IN_MEMORY);
+      var _ = fetch(2000 + i);
+      ScriptedTransport.Link link = asked();
+      transport.nowNs += link == a ? atA : atB;
+      link.deliver((byte) 1, LENGTH);
+      assertEquals(1, finished().size());
+    }
+  }
+
+  private byte first() {
+    return slab.get(ValueLayout.JAVA_BYTE, 0);
+  }
+
+  // ---- the choice
+
+  @Test
+  void fetch_measuredNodes_asksTheFaster() throws FrameException {
+    learn(9 * MS, 3 * MS);
+    for (int key = 0; key < 5; key++) {
+      know(key);
+      var _ = fetch(key);
+      assertEquals(b, asked());
+      transport.nowNs += 3 * MS;
+      b.deliver((byte) 1, LENGTH);
+    }
+  }
+
+  @Test
+  void fetch_fasterNodeHasMuchToDo_asksTheOther() throws FrameException {
+    learn(9 * MS, 3 * MS);
+    for (int key = 0; key < 6; key++) {
+      know(key);
+      var _ = fetch(key);
+    }
+
+    assertTrue(a.isSent(FrameType.FETCH), "the slower node has a share");
+    assertTrue(b.isSent(FrameType.FETCH));
+  }
+
+  @Test
+  void fetch_nodeThatWasLate_isTheLastChoice() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    var _ = fetch(1);
+    pass(1_000 * MS);
+    assertEquals(Status.IO_ERROR, finished().getFirst().status);
+    var _ = a.take(FrameType.FETCH);
+
+    know(2);
+    var _ = fetch(2);
+    assertEquals(b, asked());
+  }
+
+  @Test
+  void estimate_isOfTheNodesThatWouldDeliver() throws FrameException {
+    learn(8 * MS, 4 * MS);
+    NodeLoads loads = tier.loads();
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    know(2, Frame.ABSENT, Frame.IN_MEMORY);
+    loads.begin(LENGTH);
+    loads.add(ObjectKey.of(block(2)));
+    assertEquals(4.0 * MS, (double) loads.estimatedNs(), 0.2 * MS);
+    loads.add(ObjectKey.of(block(1)));
+    assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.2 * MS);
+    loads.begin(LENGTH);
+    assertEquals(0, loads.estimatedNs());
+    know(3);
+    for (int i = 0; i < 3; i++) {
+      loads.add(ObjectKey.of(block(3)));
+    }
+    // Two blocks from b in the time of one from a.
+    assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.4 * MS);
+  }
+
+  // ---- late nodes
+
+  @Test
+  void fetch_late_asksASecondNode_whoseBytesCount() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    Frame first = a.take(FrameType.FETCH);
+    pass(MS);
+    assertFalse(b.isSent(FrameType.FETCH), "it is not late yet");
+    pass(5 * MS);
+    b.deliver((byte) 2, LENGTH);
+
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.OK, transfer.status);
+    assertEquals(1, tier.peers().get(1).hedgesWon());
+    // The late bytes go nowhere: the slot may have another block by now.
+    assertNull(a.begin(first, (byte) 3, LENGTH));
+    a.end(null, (byte) 3, LENGTH);
+    assertEquals(2, first());
+    assertTrue(a.isSent(FrameType.RELEASE));
+    assertEquals(List.of(), finished());
+  }
+
+  @Test
+  void fetch_bothDeliver_oneWritesTheSlot() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    pass(6 * MS);
+    MemorySegment target = a.begin(a.take(FrameType.FETCH), (byte) 2, LENGTH);
+    assertNotNull(target);
+    assertNull(b.begin(b.take(FrameType.FETCH), (byte) 3, LENGTH));
+    b.end(null, (byte) 3, LENGTH);
+    assertEquals(List.of(), finished());
+    a.end(target, (byte) 2, LENGTH);
+
+    assertEquals(List.of(transfer), finished());
+    assertEquals(2, first());
+    assertEquals(0, tier.peers().get(1).hedgesWon());
+  }
+
+  @Test
+  void fetch_deliveringNodeBreaks_theOtherIsAskedAgain() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    pass(6 * MS);
+    assertNotNull(a.begin(a.take(FrameType.FETCH), (byte) 2, LENGTH));
+    assertNull(b.begin(b.take(FrameType.FETCH), (byte) 3, LENGTH));
+    b.end(null, (byte) 3, LENGTH);
+    a.close("broken");
+    b.deliver((byte) 3, LENGTH);
+
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.OK, transfer.status);
+    assertEquals(3, first());
+  }
+
+  @Test
+  void fetch_bothNodesSilent_endsOnceAtItsDeadline() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    pass(6 * MS);
+    assertTrue(b.isSent(FrameType.FETCH));
+    pass(1_000 * MS);
+
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.IO_ERROR, transfer.status);
+    pass(MS);
+    assertEquals(List.of(), finished());
+  }
+
+  @Test
+  void fetch_allLate_atMostOneInTwentyHasASecondNode() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    int fetches = 400;
+    for (int key = 0; key < fetches; key++) {
+      know(key);
+      var _ = fetch(key);
+      Frame first = a.isSent(FrameType.FETCH) ? a.take(FrameType.FETCH) : null;
+      ScriptedTransport.Link link = first == null ? b : a;
+      Frame fetch = first == null ? b.take(FrameType.FETCH) : first;
+      pass(20 * MS);
+      link.end(link.begin(fetch, (byte) 1, LENGTH), (byte) 1, LENGTH);
+      assertEquals(1, finished().size());
+      a.sent.clear();
+      b.sent.clear();
+    }
+    long hedges = tier.peers().get(0).hedges() + tier.peers().get(1).hedges();
+    assertTrue(hedges > 0 && hedges <= fetches / 20 + 4, hedges + " of " + fetches);
+  }
+
+  // ---- for routers
+
+  @Test
+  void find_nodesAnswer_theLongestRunIsFirst() throws FrameException {
+    List<NodeRun> found = new ArrayList<>();
+    ByteBuffer keys = ByteBuffer.allocate(3 * 8);
+    assertTrue(tier.find(new Messages.Keys(1, 2, 0, 8, 3, 0, keys), found::addAll));
+    var _ = reader.doWork();
+    a.answer(Frame.IN_MEMORY, Frame.ABSENT, Frame.IN_MEMORY);
+    assertEquals(List.of(), found);
+    b.answer(Frame.IN_MEMORY, Frame.BELOW, Frame.ABSENT);
+
+    assertEquals(
+        List.of(
+            new NodeRun(tier.peers().get(1), 2, 1, 7), new NodeRun(tier.peers().get(0), 1, 1, 7)),
+        found);
+  }
+
+  @Test
+  void find_silentNode_isNotAmongTheAnswers() throws FrameException {
+    List<List<NodeRun>> found = new ArrayList<>();
+    ByteBuffer keys = ByteBuffer.allocate(8);
+    assertTrue(tier.find(new Messages.Keys(1, 2, 0, 8, 1, 0, keys), found::add));
+    var _ = reader.doWork();
+    a.answer(Frame.IN_MEMORY);
+    pass(1_000 * MS);
+
+    assertEquals(1, found.size());
+    assertEquals(List.of(new NodeRun(tier.peers().get(0), 1, 1, 7)), found.getFirst());
+  }
+
+  @Test
+  void find_tooMany_isRefused() {
+    ByteBuffer keys = ByteBuffer.allocate(8);
+    Messages.Keys one = new Messages.Keys(1, 2, 0, 8, 1, 0, keys);
+    for (int i = 0; i < 64; i++) {
+      assertTrue(tier.find(one, _ -> {}));
+    }
+    assertFalse(tier.find(one, _ -> {}));
+  }
+
+  @Test
+  void hints_answersOfBoth_areKnown() throws FrameException {
+    know(1, Frame.ABSENT, Frame.IN_MEMORY);
+    assertEquals(Presence.PRESENT, hints.lookup(ObjectKey.of(block(1))));
+    know(2, Frame.ABSENT, Frame.BELOW);
+    assertEquals(Presence.ABSENT, hints.lookup(ObjectKey.of(block(2))));
+  }
+}

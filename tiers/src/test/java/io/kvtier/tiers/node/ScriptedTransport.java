@@ -1,0 +1,160 @@
+package io.kvtier.tiers.node;
+
+import io.kvtier.protocol.Status;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
+
+/** Links on which a test plays the other nodes, by hand. */
+final class ScriptedTransport implements NodeTransport {
+  final List<Link> links = new ArrayList<>();
+  long nowNs = 1_000_000_000L;
+
+  @Override
+  public NodeLink connect(NodeAddress address, NodeLink.Listener listener) {
+    Link link = new Link(address, listener);
+    links.add(link);
+    return link;
+  }
+
+  @Override
+  public int poll(long waitNs) {
+    return 0;
+  }
+
+  @Override
+  public void wake() {}
+
+  @Override
+  public long nowNs() {
+    return nowNs;
+  }
+
+  @Override
+  public void close() {}
+
+  /** A link to one node, with what was sent to it. */
+  final class Link implements NodeLink {
+    final NodeAddress address;
+    final Listener listener;
+    final List<Frame> sent = new ArrayList<>();
+    private final long incarnation;
+    private long reader;
+
+    Link(NodeAddress address, Listener listener) {
+      this.address = address;
+      this.listener = listener;
+      incarnation = 1000L + links.size();
+    }
+
+    /** The node accepts the reader. */
+    void welcome() throws FrameException {
+      listener.onOpen(this);
+      reader = sent.getLast().sender();
+      var _ = listener.onFrame(this, frame(FrameType.WELCOME, Status.OK, 0));
+    }
+
+    /** Takes the oldest request of a type; fails if there is none. */
+    Frame take(FrameType type) {
+      for (Frame frame : sent) {
+        if (frame.type() == type) {
+          sent.remove(frame);
+          return frame;
+        }
+      }
+      throw new AssertionError(address + " was sent no " + type + ", but " + sent);
+    }
+
+    boolean isSent(FrameType type) {
+      return sent.stream().anyMatch(frame -> frame.type() == type);
+    }
+
+    Frame frame(FrameType type, Status status, long id) {
+      return Frame.of(type, status, incarnation, reader, id);
+    }
+
+    void answer(byte... places) throws FrameException {
+      Frame ask = take(FrameType.ASK);
+      Messages.Places all = new Messages.Places(7, ByteBuffer.wrap(places));
+      Frame answer = frame(FrameType.ANSWER, Status.OK, ask.id()).with(all.body());
+      var _ = listener.onFrame(this, answer);
+    }
+
+    /** A block begins to come; returns where its bytes go, null for nowhere. */
+    @Nullable MemorySegment begin(Frame fetch, byte value, int length) throws FrameException {
+      CRC32C crc = new CRC32C();
+      for (int i = 0; i < length; i++) {
+        crc.update(value);
+      }
+      return listener.onFrame(
+          this,
+          frame(FrameType.BLOCK, Status.OK, fetch.id()).with(length, (int) crc.getValue(), 5));
+    }
+
+    /** All bytes of the block have come. */
+    void end(@Nullable MemorySegment target, byte value, int length) {
+      CRC32C crc = new CRC32C();
+      for (int i = 0; i < length; i++) {
+        crc.update(value);
+        if (target != null) {
+          target.set(ValueLayout.JAVA_BYTE, i, value);
+        }
+      }
+      listener.onPayload(this, target == null ? 0 : (int) crc.getValue(), target != null);
+    }
+
+    void deliver(byte value, int length) throws FrameException {
+      MemorySegment target = begin(take(FrameType.FETCH), value, length);
+      end(target, value, length);
+    }
+
+    @Override
+    public String address() {
+      return address.toString();
+    }
+
+    @Override
+    public void send(Frame frame, MemorySegment payload, Runnable whenSent) {
+      sent.add(frame);
+    }
+
+    @Override
+    public void discard(Runnable released) {
+      released.run();
+    }
+
+    @Override
+    public void close(String why) {
+      listener.onClosed(this, why);
+    }
+
+    @Override
+    public int queued() {
+      return 0;
+    }
+
+    @Override
+    public long movedNs() {
+      return nowNs;
+    }
+
+    @Override
+    public long heardNs() {
+      return nowNs;
+    }
+
+    @Override
+    public long bytesReceived() {
+      return 0;
+    }
+
+    @Override
+    public long bytesSent() {
+      return 0;
+    }
+  }
+}
