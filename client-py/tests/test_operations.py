@@ -213,6 +213,16 @@ def test_put_slabRefused_blocksHaveTheDaemonsStatus(driven: Driven, answered: in
     assert record[protocol.REQUEST_VERB_OFFSET] == Verb.ABORT and record[protocol.REQUEST_HEADER_BYTES :] == ids(5)
 
 
+@pytest.mark.parametrize(("knows", "fresh", "flags"), [(True, True, protocol.REQUEST_FLAG_FRESH), (True, False, 0), (False, True, 0)])
+def test_freshLookup_isAskedOfDaemonsThatKnowIt(driven: Driven, knows: bool, fresh: bool, flags: int) -> None:
+    driven.link.asks_nodes_again = knows
+    other = NamespaceProperties("other", BLOCK_BYTES, b"name=other")
+    driven.link.namespaces[other] = 4
+    for groups in ([(PROPERTIES, KEYS[:2])], [(PROPERTIES, KEYS[:2]), (other, KEYS[:1])]):
+        asked = next(operations.lookup_groups(driven.context, groups, fresh))
+        assert asked[0] == (Verb.LOOKUP if len(groups) == 1 else Verb.LOOKUP_GROUPS) and asked[1] == flags
+
+
 def test_lookup_blocksAreInMemory_whereEachOfThemIs() -> None:
     def body(*tiers: Tier) -> bytes:
         return b"".join(struct.pack("<I", (Status.OK if tier is not Tier.NONE else Status.MISS) | tier << 16) for tier in tiers)

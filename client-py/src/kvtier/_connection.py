@@ -27,6 +27,7 @@ _PATH_BYTES_MAX = 107
 """of a Unix socket"""
 
 _VERSION_MINOR_ENCODED = 1
+_VERSION_MINOR_FRESH = 2
 """daemons know encoded blocks from it on"""
 
 _CONNECT_AGAIN_NS = 5_000_000
@@ -102,11 +103,13 @@ class Link:
         slab_count: int,
         daemon: str,
         words: Slab | None = None,
-        encodes: bool = True,
+        version_minor: int = protocol.VERSION_MINOR,
     ) -> None:
         self.session = session
-        self.encodes = encodes
+        self.encodes = version_minor >= _VERSION_MINOR_ENCODED
         """whether the daemon knows encoded blocks"""
+        self.asks_nodes_again = version_minor >= _VERSION_MINOR_FRESH
+        """whether the daemon knows lookups that must be fresh"""
         self.words = words
         """the page of the session's memory with the words that count layers, mapped once more: a GPU may look at it for longer
         than the session lasts"""
@@ -471,7 +474,7 @@ def _welcome(message: bytes, descriptors: list[int], channel: socket.socket, pat
         words = Slab(memory, protocol.SESSION_HEADER_BYTES, True)
     except (OSError, SessionError) as error:
         raise Unavailable(f"the session's memory from {path} cannot be used: {error}") from error
-    return Link(session, channel, slab_bytes, slab_count, text, words, (version & 0xFFFF) >= _VERSION_MINOR_ENCODED)
+    return Link(session, channel, slab_bytes, slab_count, text, words, version & 0xFFFF)
 
 
 def _version_text(version: int) -> str:

@@ -379,7 +379,8 @@ def retain(context: Context, keys: Sequence[bytes], lifetime_s: float) -> Operat
     return Retained(statuses, reason)
 
 
-def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
+def lookup(context: Context, keys: Sequence[bytes], fresh: bool = False) -> Operation[Lookup]:
+    """LOOKUP. With `fresh` other nodes are asked again about blocks that they did not have a moment ago."""
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return Lookup.of_status(status, len(keys))
@@ -388,7 +389,7 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
     parts: list[tuple[Status, int, bytes]] = []
     holder: Holder | None = None
     for start, count in spans(len(keys), protocol.KEYS_MAX):
-        completion = yield context.request(Verb.LOOKUP, namespace, keys, start, count)
+        completion = yield context.request(Verb.LOOKUP, namespace, keys, start, count, _fresh_flag(context, fresh))
         completion, found = _holder_of(completion, count)
         if found is not None and start == 0:
             holder = found
@@ -402,11 +403,17 @@ def lookup(context: Context, keys: Sequence[bytes]) -> Operation[Lookup]:
     return Lookup(run, load_ns / 1e9, parts, holder)
 
 
-def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, Sequence[bytes]]]) -> Operation[list[Lookup]]:
+def _fresh_flag(context: Context, fresh: bool) -> int:
+    return protocol.REQUEST_FLAG_FRESH if fresh and context.link.asks_nodes_again else 0
+
+
+def lookup_groups(
+    context: Context, groups: Sequence[tuple[NamespaceProperties, Sequence[bytes]]], fresh: bool = False
+) -> Operation[list[Lookup]]:
     """As `lookup` of several namespaces, with one request for each `KEYS_MAX` keys. The namespace of the context is not used."""
     if len(groups) == 1:
         properties, keys = groups[0]
-        answer = yield from lookup(context if context.properties is properties else context._replace(properties=properties), keys)
+        answer = yield from lookup(context if context.properties is properties else context._replace(properties=properties), keys, fresh)
         return [answer]
     numbers: list[int] = []
     refusals: list[Status] = []
@@ -423,7 +430,7 @@ def lookup_groups(context: Context, groups: Sequence[tuple[NamespaceProperties, 
     body = b""
     load_ns = 0
     for start, count in spans(len(together), protocol.KEYS_MAX):
-        request = context.request(Verb.LOOKUP_GROUPS, numbers[asked[0]], together, start, count)
+        request = context.request(Verb.LOOKUP_GROUPS, numbers[asked[0]], together, start, count, _fresh_flag(context, fresh))
         completion = yield (*request[:-1], None, (0, 0, 0, 0, 0, of_keys[start : start + count].tobytes()))
         completion = _checked(context.link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
         if completion[0] is not _OK:

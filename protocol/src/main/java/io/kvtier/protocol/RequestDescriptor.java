@@ -101,8 +101,14 @@ public final class RequestDescriptor {
    */
   public static final int FLAG_ENCODED = 512;
 
+  /**
+   * LOOKUP, LOOKUP_GROUPS: forget that other nodes have said that they do not have these blocks,
+   * and ask them again. Since version 2.2.
+   */
+  public static final int FLAG_FRESH = 1024;
+
   /** All flags of this version. */
-  public static final int FLAGS_ALL = 1023;
+  public static final int FLAGS_ALL = 2047;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;

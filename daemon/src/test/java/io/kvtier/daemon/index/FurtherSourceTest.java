@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
@@ -8,6 +9,7 @@ import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.OuterBlocks;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.NodeAddress;
@@ -15,6 +17,7 @@ import io.kvtier.tiers.node.NodeHints;
 import io.kvtier.tiers.node.NodeReader;
 import io.kvtier.tiers.node.NodeTier;
 import io.kvtier.tiers.node.TcpTransport;
+import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -27,6 +30,7 @@ import java.util.ArrayDeque;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 /** A source of blocks that no class of the daemon names, asked before the object store. */
@@ -105,6 +109,13 @@ class FurtherSourceTest {
     public Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
       directory.copySought(key);
       return presence();
+    }
+
+    @Override
+    public void forgetAbsence(Namespaces.Namespace namespace, int keyBytes, int group) {
+      if (presenceOfSought(namespace, keyBytes, group) == Presence.ABSENT) {
+        unknown.add(ByteBuffer.wrap(key).order(ByteOrder.LITTLE_ENDIAN).getLong());
+      }
     }
 
     @Override
@@ -252,7 +263,7 @@ class FurtherSourceTest {
             new IndexHarness(
                 new IndexHarness.Settings(1, 16)
                     .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
-                    .source(OuterBlocks.opener(unreachable(transport), () -> {}))
+                    .source(OuterBlocks.opener(unreachable(transport, new NodeHints()), () -> {}))
                     .source((directory, _, _, _) -> second.open(directory)))) {
       IndexHarness.Client client = harness.open();
       client.register();
@@ -263,12 +274,75 @@ class FurtherSourceTest {
     }
   }
 
-  private static NodeTier unreachable(TcpTransport transport) {
+  @Test
+  void freshLookup_asksAgainAboutAbsentBlocks() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 6));
+      assertEquals(Status.MISS, client.ask(Verb.LOOKUP, 6));
+      assertEquals(Status.PENDING, freshLookup(client, 6));
+      assertEquals(Status.OK, client.ask(Verb.LOOKUP, 6));
+      // What is known to be there is not asked for again.
+      assertEquals(Status.OK, freshLookup(client, 6));
+    }
+  }
+
+  @Test
+  void freshLookup_forgetsOnlyThatNodesDoNotHaveABlock() throws IOException, ProtocolViolation {
+    for (Presence known : Presence.values()) {
+      AtomicInteger forgotten = new AtomicInteger();
+      NodeHints hints =
+          new NodeHints() {
+            @Override
+            public Presence lookup(ObjectKey key) {
+              return known;
+            }
+
+            @Override
+            public void forget(ObjectKey key) {
+              forgotten.incrementAndGet();
+            }
+          };
+      try (TcpTransport transport = new TcpTransport(null);
+          IndexHarness harness =
+              new IndexHarness(
+                  new IndexHarness.Settings(1, 16)
+                      .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
+                      .source(OuterBlocks.opener(unreachable(transport, hints), () -> {})))) {
+        IndexHarness.Client client = harness.open();
+        client.register();
+        var _ = client.ask(Verb.LOOKUP, 6);
+        assertEquals(0, forgotten.get());
+        var _ = freshLookup(client, 6);
+        assertEquals(known == Presence.ABSENT ? 1 : 0, forgotten.get(), known.name());
+      }
+    }
+  }
+
+  @Test
+  void freshRequest_thatLooksNothingUp_isAViolation() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.sendWords(Verb.ACQUIRE, RequestDescriptor.FLAG_FRESH, 8, 1, new long[] {6});
+      int ignored = harness.agent().doWork();
+      assertFalse(client.hasAnswer());
+      assertEquals(Status.INVALID_ARGUMENT, client.endReason());
+    }
+  }
+
+  private static Status freshLookup(IndexHarness.Client client, long key) throws ProtocolViolation {
+    client.sendWords(Verb.LOOKUP, RequestDescriptor.FLAG_FRESH, 8, 1, new long[] {key});
+    return client.work().first();
+  }
+
+  private static NodeTier unreachable(TcpTransport transport, NodeHints hints) {
     NodeTier tier =
         new NodeTier(
             List.of(transport),
             new NodeReader.Options("test", 1, () -> "", text -> text, 1, 1),
-            new NodeHints(),
+            hints,
             () -> 1,
             () -> {},
             TroubleLog.NONE);

@@ -90,6 +90,12 @@ public interface BlockSource {
   /** Whether the source has the block whose key was sought last, as far as is known. */
   Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group);
 
+  /**
+   * Forgets that the source does not have the block whose key was sought last, so that it is asked
+   * again. A source whose answers cost money or much time keeps what it knows.
+   */
+  default void forgetAbsence(Namespaces.Namespace namespace, int keyBytes, int group) {}
+
   /** Whether the source has a block that has a record, as far as is known. */
   Presence presenceOf(int block);
 

@@ -9,6 +9,7 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.tiers.node.NodeLoads;
 import io.kvtier.tiers.node.NodeTier;
 import io.kvtier.tiers.object.KnownBlocks;
+import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.outer.OuterTier;
 import io.kvtier.tiers.transfer.Pipeline;
@@ -41,6 +42,7 @@ public final class OuterBlocks extends ProbedSource {
    * @param depth the most reads that are under way or wait
    * @param askedFirst the most blocks of a prefix that are asked for before any is known
    * @param keepsForms the answer of {@link #keepsForms}
+   * @param forgetsAbsence whether {@link #forgetAbsence} forgets
    * @param loads estimates reads; null: they are estimated from those before
    */
   private record Parts(
@@ -51,6 +53,7 @@ public final class OuterBlocks extends ProbedSource {
       int depth,
       int askedFirst,
       boolean keepsForms,
+      boolean forgetsAbsence,
       @Nullable NodeLoads loads) {}
 
   private final Parts parts;
@@ -88,6 +91,7 @@ public final class OuterBlocks extends ProbedSource {
             OuterTier.DEPTH,
             ObjectProbes.ASKED_FIRST,
             false,
+            false,
             null),
         bell);
   }
@@ -105,6 +109,7 @@ public final class OuterBlocks extends ProbedSource {
             nodes::isOpen,
             NodeTier.DEPTH,
             nodes.known().probesMax(),
+            true,
             true,
             nodes.loads()),
         bell);
@@ -143,6 +148,17 @@ public final class OuterBlocks extends ProbedSource {
   @Override
   public Presence presenceOfSought(Namespaces.Namespace namespace, int keyBytes, int group) {
     return known(parts.known.lookup(objects.keyOfSought(namespace, keyBytes, group)));
+  }
+
+  @Override
+  public void forgetAbsence(Namespaces.Namespace namespace, int keyBytes, int group) {
+    if (!parts.forgetsAbsence) {
+      return;
+    }
+    ObjectKey key = objects.keyOfSought(namespace, keyBytes, group);
+    if (parts.known.lookup(key) == Presence.ABSENT) {
+      parts.known.forget(key);
+    }
   }
 
   @Override

@@ -45,6 +45,13 @@ public final class Sources {
     return NONE;
   }
 
+  /** Has the sources be asked again that do not have the block whose key was sought last. */
+  public void forgetAbsence(Namespaces.Namespace namespace, int keyBytes, int group) {
+    for (BlockSource source : order) {
+      source.forgetAbsence(namespace, keyBytes, group);
+    }
+  }
+
   /** The first source that the last {@link #find} passed, and that may have the block. */
   public int unknown() {
     return unknown;

@@ -17,6 +17,7 @@ import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.trace.TraceRecorder;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.linux.Words;
@@ -122,6 +123,7 @@ public final class Lookups {
     long readNs = 0;
     beginTimes(namespace);
     boolean mayBeFound = true;
+    boolean isFresh = request.has(RequestDescriptor.FLAG_FRESH);
     TraceRecorder recording = admin.recording();
     long[] recorded = recording == null ? NOTHING : new long[request.count + TraceRecorder.HEADER];
     for (int i = 0; i < request.count; i++) {
@@ -131,6 +133,9 @@ public final class Lookups {
             directory.soughtFingerprint(request.namespaceId, request.group);
       }
       if (block == Directory.NONE) {
+        if (isFresh && namespace != null) {
+          sources.forgetAbsence(namespace, request.keyBytes, request.group);
+        }
         int source =
             namespace == null
                 ? Sources.NONE

@@ -110,6 +110,11 @@ public final class RequestAdapter {
         && verb != Verb.ACQUIRE) {
       throw new ProtocolViolation(verb + " grants no blocks that could be encoded");
     }
+    if ((flags & RequestDescriptor.FLAG_FRESH) != 0
+        && verb != Verb.LOOKUP
+        && verb != Verb.LOOKUP_GROUPS) {
+      throw new ProtocolViolation(verb + " looks nothing up, so its answer can't be fresh");
+    }
     if ((flags & RequestDescriptor.FLAG_CORRUPT) != 0 && verb != Verb.RELEASE) {
       throw new ProtocolViolation(verb + " has read nothing that could be corrupt");
     }
