@@ -24,7 +24,7 @@ from kvtier.engine import (
     window,
 )  # fmt: skip
 from kvtier.engine.keys import all_hash_bytes
-from kvtier.engine.testing import Wanted
+from kvtier.engine.testing import PATIENCE_S, Wanted
 
 _numbers = itertools.count()
 Make = Callable[..., DirectEngine]
@@ -358,7 +358,8 @@ def test_search_inManyThreads_findsTheSame(engines: Make, daemon: Daemon) -> Non
 @pytest.mark.parametrize("face", ["blocking", "asyncio", "eventfd"])
 @pytest.mark.parametrize("state", ["there", "killed", "hangs"])
 def test_everyFace_hasItsAnswerInTime(fresh_daemon: Daemon, face: str, state: str) -> None:
-    engine = DirectEngine(Wanted(str(fresh_daemon.socket_path), "faces"), face)
+    lookup_s_max = 1.0 if state == "hangs" else PATIENCE_S
+    engine = DirectEngine(Wanted(str(fresh_daemon.socket_path), "faces", lookup_s_max=lookup_s_max), face)
     try:
         engine.serve(prompt())
         if state == "killed":
