@@ -51,16 +51,22 @@ class VllmDriver(Driver):
         self._wishes = wishes
 
     def find(self, prompt: Sequence[int]) -> int:
-        request = self._begun[tuple(prompt)] = self._request(prompt)
-        self.engine.scheduler.on_new_request(request)
         answers: list[int | None] = []
 
         def is_answered() -> bool:
-            answers.append(self.engine.scheduler.get_num_new_matched_tokens(request, 0)[0])
+            answers.append(self.ask(prompt))
             return answers[-1] is not None
 
         assert eventually(is_answered)
         return answers[-1] or 0
+
+    def ask(self, prompt: Sequence[int]) -> int | None:
+        request = self._begun.get(tuple(prompt))
+        if request is None:
+            request = self._begun[tuple(prompt)] = self._request(prompt)
+            self.engine.scheduler.on_new_request(request)
+        answer: int | None = self.engine.scheduler.get_num_new_matched_tokens(request, 0)[0]
+        return answer
 
     def serve(self, prompt: Sequence[int]) -> int:
         request = self._begun.pop(tuple(prompt), None) or self._request(prompt)
@@ -122,6 +128,7 @@ class TestVllm(AdapterContract):
     RANKS = 2
     POOLS = 2
     HAS_WISHES = True
+    WAITS_FOR_EXPECTED = True
 
     @pytest.fixture(autouse=True)
     def _begin(self, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

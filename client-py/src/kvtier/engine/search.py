@@ -1,6 +1,5 @@
 """Searches: lookups for requests, their answers, and leases on the blocks that will be loaded."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
@@ -13,13 +12,15 @@ from kvtier._operations import lookup_groups
 from kvtier._polled import Call, Polled
 from kvtier._protocol import Status
 from kvtier._types import Lookup
+from kvtier.engine.expected import Expectations, Expected
 from kvtier.engine.found import Found
 from kvtier.engine.groups import Group
 from kvtier.engine.guard import Guard
 from kvtier.engine.keys import Keys, Sought
 from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
-from kvtier.engine.units import Units, ending_statuses, sought_blocks
+from kvtier.engine.units import Units, ending_statuses, sought_blocks, stored_run
+from kvtier.engine.wishes import USUAL, Wishes
 
 T = TypeVar("T")
 
@@ -29,25 +30,29 @@ _IN_MEMORY_S = 0.05
 """how long it stands what a lookup says of blocks in memory: later more of them may have gone than a load is worth"""
 _HOLD_SPARE_S = 5.0
 _HOLD_S_MIN = 0.01
+_QUESTIONS_MAX = 4
+"""how many answers an engine waits for within a step: one behind the other"""
 _IDLE_PATIENCE = 10
 """how many times as long an engine waits that has nothing to compute meanwhile: an empty step brings the answer no sooner"""
 
 
-def _no_limit(request: Sought) -> int:
-    return sys.maxsize
+def _usual(request: Sought) -> Wishes:
+    return USUAL
 
 
 class _Search:
     """The knowledge about a request's blocks. They are looked up in all ranks' namespaces, then held in all of them."""
 
     __slots__ = (
-        "asked_s", "begun_s", "expires_ns", "first", "found", "found_of", "found_s", "holds", "is_asked_again", "is_waited_for", "keys",
+        "asked_s", "begun_s", "expected", "expires_ns", "first", "found", "found_of", "found_s", "holds", "is_asked_again", "is_waited_for", "keys",
         "lookup", "run",
     )  # fmt: skip
 
-    def __init__(self, keys: Sequence[Sequence[bytes]], now_s: float) -> None:
+    def __init__(self, keys: Sequence[Sequence[bytes]], now_s: float, expected: Expected | None) -> None:
         self.keys = keys
         """for each group, of all whole blocks, from the first"""
+        self.expected = expected
+        """what it waits for; None: nothing, or not any more"""
         self.begun_s = now_s
         self.asked_s: float | None = None
         """since when the engine has wanted to know, and decides without an answer after `lookup_s_max`; None: not yet"""
@@ -98,7 +103,7 @@ class Searches:
         guard: Guard,
         speed: PrefillSpeed,
         working: Sized,
-        tokens_max: Callable[[Sought], int] = _no_limit,
+        wishes: Callable[[Sought], Wishes] = _usual,
     ) -> None:
         """
         Args:
@@ -109,7 +114,7 @@ class Searches:
             guard: judges what the daemon answers; its counters count the lookups.
             speed: how fast the engine computes what it does not load.
             working: the requests that the engine works on; while it has none, an answer is waited for longer.
-            tokens_max: of a request, only blocks of so many tokens from the first are looked for.
+            wishes: what a request asks for: how many tokens are looked for, and which of them it waits for.
         """
         self._polled = polled
         self._groups = list(groups)
@@ -119,9 +124,10 @@ class Searches:
         self._guard = guard
         self._speed = speed
         self._working = working
-        self._tokens_max = tokens_max
+        self._wishes = wishes
         self._observed = guard.observed
         self._by_request: dict[str, _Search] = {}
+        self._expectations = Expectations(unit_tokens, settings.load_timeout_s, self._observed)
 
     # ---- the search of a request ----
 
@@ -152,15 +158,19 @@ class Searches:
             search = self._search(request, self.limit(request, 0), now_s)
         if search.asked_s is None:
             search.asked_s = now_s
-        wait_s = self._wait_s()
+        # All requests that wait for other engines hold a step up for no longer than one request.
+        wait_s = self._wait_s() / (1 if search.expected is None else max(1, self._expectations.waiting))
         run = self._advance(search, first, now_s, wait_s)
-        if run is None and not search.is_waited_for:
+        for _ in range(_QUESTIONS_MAX):
+            if run is not None or search.is_waited_for:
+                break
             # A moment is cheaper than another step.
             search.is_waited_for = True
-            if search.lookup is not None:
-                self._polled.wait(search.lookup, wait_s)
+            question = search.lookup or (None if search.expected is None else search.expected.call)
+            if question is not None:
+                self._polled.wait(question, wait_s)
             run = self._advance(search, first, now_s, wait_s)
-        if run is None:
+        if run is None and search.expected is None:
             self._observed["lookups_again"] += 1
         return run
 
@@ -182,6 +192,11 @@ class Searches:
         if search is not None:
             self._let_go(search)
 
+    def forget(self, request_id: str) -> None:
+        """Ends the search of a request that has ended."""
+        self.drop(request_id)
+        self._expectations.forget(request_id)
+
     def drop_all(self) -> None:
         for request_id in list(self._by_request):
             self.drop(request_id)
@@ -201,6 +216,18 @@ class Searches:
             return 0
         return min(one.run for one in self._answers(search)[0])
 
+    def stored(self, request: Sought, units: int) -> int:
+        """How many of the first units of a request all ranks' namespaces have, or are just getting; 0 if that is not known in a moment, or
+        of several groups."""
+        if not self.units.is_plain or not self._guard.may_ask():
+            return 0
+        group = self._groups[0]
+        call = self._asked([self._keys.of(request, group, 0, units * self.units.tokens // group.block_tokens)], False)
+        if not self._polled.wait(call, _IDLE_PATIENCE * self._settings.lookup_wait_s):
+            self._polled.cancel(call)
+            return 0
+        return min(stored_run(one) for one in call.outcome)
+
     # ---- what may be searched for ----
 
     def may_look(self) -> bool:
@@ -212,7 +239,7 @@ class Searches:
         tokens = self.units.tokens
         if self._keys.salt(request) is None:
             return 0
-        limit = min(self.units.limit(request), self._tokens_max(request) // tokens)
+        limit = min(self.units.limit(request), self._wishes(request).load_max_tokens // tokens)
         # The last token is computed in any case: for it alone its block is not worth a load.
         if first >= (request.num_tokens - 1) // tokens or limit - first < max(1, self._settings.load_blocks_min):
             return 0
@@ -223,16 +250,21 @@ class Searches:
     def _search(self, request: Sought, limit: int, now_s: float) -> _Search:
         tokens = limit * self.units.tokens
         keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in self._groups]
-        search = _Search(keys, now_s)
+        search = _Search(keys, now_s, self._expectations.of(request.request_id, self._wishes(request), limit, now_s))
         self._by_request[request.request_id] = search
         self._observed["lookups"] += 1
-        self._look_up(search)
+        if search.expected is None or self._has_last(search, search.expected, 0, now_s):
+            self._look_up(search)
         return search
 
-    def _look_up(self, search: _Search) -> None:
-        asked = [(one, keys) for group, keys in zip(self._groups, search.keys, strict=True) for one in group.namespaces]
+    def _look_up(self, search: _Search, fresh: bool = False) -> None:
+        search.lookup = self._asked(search.keys, fresh)
+
+    def _asked(self, keys: Sequence[Sequence[bytes]], fresh: bool) -> Call[list[Lookup]]:
+        """A lookup of blocks of each group, in the namespaces of all ranks."""
+        asked = [(one, some) for group, some in zip(self._groups, keys, strict=True) for one in group.namespaces if some]
         otherwise = [Lookup.of_status(Status.UNAVAILABLE, 1)] * len(asked)
-        search.lookup = self._polled.start(asked[0][0], partial(lookup_groups, groups=asked), otherwise, self._settings.lookup_s_max)
+        return self._polled.start(asked[0][0], partial(lookup_groups, groups=asked, fresh=fresh), otherwise, self._settings.lookup_s_max)
 
     def _answers(self, search: _Search) -> list[list[Lookup]]:
         """For each group, those of its ranks' namespaces."""
@@ -250,6 +282,12 @@ class Searches:
 
     def _advance(self, search: _Search, first: int, now_s: float, wait_s: float) -> int | None:
         """Goes on with a search as far as it can: the run that can be loaded, or None."""
+        if search.expected is not None:
+            if not self._has_last(search, search.expected, first, now_s):
+                return None
+            if search.lookup is None and search.expected.is_due(now_s):
+                search.is_waited_for = False
+                self._look_up(search, search.expected.is_fresh)
         if (search.found is None or not self._is_found_of(search, first)) and not self._take_lookups(search, first, now_s):
             return None
         assert search.found is not None
@@ -293,6 +331,8 @@ class Searches:
         by_group = self._answers(search)
         answers = [one for some in by_group for one in some]
         run = self.units.found(by_group, first)
+        if search.expected is not None and self._waits_for_rest(search, search.expected, answers, max(run, first), now_s):
+            return False
         if self._ask_again(search, answers, run, now_s):
             return False
         search.found_of = first
@@ -303,6 +343,35 @@ class Searches:
             run = 0
         search.found = run
         return True
+
+    # ---- blocks that another engine is computing ----
+
+    def _has_last(self, search: _Search, expected: Expected, first: int, now_s: float) -> bool:
+        """Whether the last of the blocks that are expected are there, or are not waited for any more."""
+        if expected.call is not None and expected.call.done:
+            statuses = [status for one in expected.call.outcome for status in one.statuses]
+            expected.has_last = expected.has_answer(statuses, self._settings.put_timeout_s, now_s, self._expectations.waiting)
+        expected.has_last = expected.has_last or first >= expected.units or now_s >= expected.until_s
+        if not expected.has_last and expected.call is None and expected.is_due(now_s):
+            ends = [blocks.stop for blocks in self.units.needed(0, expected.units)]
+            last = [keys[end - 1 : end] if end else [] for keys, end in zip(search.keys, ends, strict=True)]
+            expected.call = self._asked(last, expected.is_fresh)
+            search.is_waited_for = False
+        return expected.has_last
+
+    def _waits_for_rest(self, search: _Search, expected: Expected, answers: Sequence[Lookup], run: int, now_s: float) -> bool:
+        """Whether blocks that are expected are still missing, and waited for."""
+        if run < expected.units and now_s < expected.until_s:
+            expected.missed(ending_statuses(answers), now_s, self._expectations.waiting)
+            search.lookup = None
+            return True
+        self._expectations.end(expected, run, now_s)
+        search.expected = None
+        # What is asked from now on is an ordinary lookup.
+        search.begun_s = search.asked_s = now_s
+        return False
+
+    # ---- what the answers say ----
 
     def _is_found_of(self, search: _Search, first: int) -> bool:
         """Whether what was found is right for an engine that has the first units."""
@@ -406,6 +475,9 @@ class Searches:
     def _let_go(self, search: _Search) -> None:
         if search.lookup is not None and not search.lookup.done:
             self._polled.cancel(search.lookup)
+        if search.expected is not None and search.expected.call is not None:
+            self._polled.cancel(search.expected.call)
+            search.expected.call = None
         self._release(search.holds)
         search.holds = []
 

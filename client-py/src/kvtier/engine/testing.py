@@ -142,6 +142,11 @@ class Driver(ABC):
         """Has the next request that is served say these wishes (`kvtier.engine.wishes`). Only where requests of the engine can."""
         raise NotImplementedError
 
+    def ask(self, prompt: Sequence[int]) -> int | None:
+        """Has the engine look a prompt up as `find` does, and asks once what was found; None: not known yet. Only where an engine waits for
+        blocks that a request expects."""
+        raise NotImplementedError
+
     def rest(self) -> None:
         """Lets the engine do what it does while it has no request."""
         return
@@ -160,6 +165,8 @@ class AdapterContract:
     """how many pools"""
     HAS_WISHES = False
     """whether requests can say what they ask of the cache"""
+    WAITS_FOR_EXPECTED = False
+    """whether the engine waits for blocks that a request expects of another engine"""
 
     def make(self, wanted: Wanted) -> Driver:
         """An engine with the connector under test.
@@ -449,6 +456,76 @@ class AdapterContract:
                 engine.wish({"store": "no", "keep_s": -1, "priority": 9, "colour": "blue", "load": True})
                 self._is(engine.serve(prompt), self._whole(engine, prompt))
         _expect(len(lines.texts) == 4, f"4 wishes without sense were told of in {len(lines.texts)} lines: {lines.texts}")
+
+    # ---- blocks that another engine computes ----
+
+    def test_expectedBlocks_areWaitedFor_andLoaded(self) -> None:
+        first, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": PATIENCE_S})
+        for _ in range(20):
+            _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        first.serve(prompt)
+        _until(lambda: second.ask(prompt) is not None, "the engine knows of the blocks")
+        self._is(second.serve(prompt), self._whole(second, prompt))
+        self._rests(second)
+
+    def test_expectedBlocksThatAreThere_areLoadedAtOnce(self) -> None:
+        first, second, prompt = self._expecting({"expect_tokens": 10**6})
+        first.serve(prompt)
+        self._is(second.serve(prompt), self._whole(second, prompt))
+
+    def test_expectedBlocksThatNeverCome_areComputed(self) -> None:
+        _, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": 0.2})
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        self._is(second.serve(prompt), 0)
+        self._rests(second)
+
+    def test_expectedBlocksOfWhichSomeCome_areLoadedAsFarAsTheyGo(self) -> None:
+        first, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": 0.5})
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        first.serve(prompt[: 2 * first.unit_tokens])
+        self._is(second.serve(prompt), 2 * second.unit_tokens)
+
+    def test_expectedBlocksWithAHole_areLoadedUpToIt(self) -> None:
+        first, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": 0.5})
+        first.serve(prompt)
+        self._delete(first, prompt, 0, 0, 3)
+        self._is(second.serve(prompt), *self._before(second, 3))
+
+    def test_fewerBlocksExpectedThanThePromptHas_onlyTheseAreWaitedFor(self) -> None:
+        first, second, prompt = self._expecting({"expect_tokens": 1, "expect_s": PATIENCE_S})
+        expected = 2 * first.unit_tokens
+        second.wish({"expect_tokens": expected + 1, "expect_s": PATIENCE_S})
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        first.serve(prompt[:expected])
+        self._is(second.serve(prompt), expected)
+
+    def test_expectedBlocks_ofARequestThatEnds_nothingStaysHeld(self) -> None:
+        first, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": PATIENCE_S})
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        second.abandon(prompt)
+        first.serve(prompt)
+        self._rests(second)
+        self._is(second.serve(prompt), self._whole(second, prompt))
+
+    def test_daemonKilledWhileBlocksAreExpected_isComputed(self) -> None:
+        _, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": PATIENCE_S})
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        self._kill()
+        self._is(second.serve(prompt), 0)
+
+    def test_expectedBlocksOfSeveralPools_areWaitedFor(self) -> None:
+        self._needs(pools=2)
+        first, second, prompt = self._expecting({"expect_tokens": 10**6, "expect_s": PATIENCE_S}, pools=2)
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        first.serve(prompt)
+        self._is(second.serve(prompt), self._whole(second, prompt))
+
+    def _expecting(self, wishes: dict[str, Any], pools: int = 1) -> tuple[Driver, Driver, list[int]]:
+        """An engine that computes, and one whose next request expects its blocks."""
+        if not self.WAITS_FOR_EXPECTED:
+            raise unittest.SkipTest("this engine does not wait for blocks that a request expects")
+        second, prompt = self._wishing(wishes, pools)
+        return self._engine(pools=pools), second, prompt
 
     def _wishing(self, wishes: dict[str, Any], pools: int = 1) -> tuple[Driver, list[int]]:
         if not self.HAS_WISHES:

@@ -67,6 +67,14 @@ def sought_blocks(answers: Sequence[Lookup]) -> int:
     return min(one.sought_from(run) for one in shortest)
 
 
+def stored_run(answer: Lookup) -> int:
+    """How many blocks from the first are there, or are just being stored in this daemon."""
+    run = answer.run
+    while (end := answer.at(run)) is not None and (end[0] is Status.OK or (end[0] is Status.PENDING and end[1] not in OUTER_TIERS)):
+        run += 1
+    return run
+
+
 def ending_statuses(answers: Sequence[Lookup]) -> list[Status]:
     """Why the answers go no further, those that have the shortest runs."""
     run = min(one.run for one in answers)

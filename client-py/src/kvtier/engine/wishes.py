@@ -13,6 +13,8 @@ NAME = "kvtier"
 """the key"""
 _SHOWN_MAX = 80
 _KEEP_S_MAX = 1e9
+EXPECT_S_MAX = 600.0
+"""how long a request can wait at most for blocks that another engine computes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Wishes:
     """how long its blocks stay on the node, in seconds from its end on; 0: as the daemon's policies have it"""
     priority: int = REQUEST_IMPORTANCE_NORMAL
     """how important the blocks are that it stores, 0 to 3"""
+    expect_tokens: int = 0
+    """so many tokens from the first another engine is computing, or has computed, and stores: the request waits for their blocks"""
+    expect_s: float | None = None
+    """how long it waits for them at most, in seconds from its arrival on; None: as the engine's settings have it"""
 
 
 USUAL = Wishes()
@@ -105,6 +111,10 @@ def _seconds(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value < _KEEP_S_MAX else None
 
 
+def _expect_seconds(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value <= EXPECT_S_MAX else None
+
+
 def _priority(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= REQUEST_IMPORTANCE_MAX else None
 
@@ -114,6 +124,8 @@ _CHECKS = {
     "load": _Check(_flag, "true or false"),
     "load_max_tokens": _Check(_tokens, "a whole number of tokens, 0 or more"),
     "keep_s": _Check(_seconds, "seconds, from 0 and below 1e9"),
+    "expect_tokens": _Check(_tokens, "a whole number of tokens, 0 or more"),
+    "expect_s": _Check(_expect_seconds, f"seconds, from 0 to {EXPECT_S_MAX:g}"),
     "priority": _Check(_priority, f"a whole number from 0 to {REQUEST_IMPORTANCE_MAX}"),
 }
 

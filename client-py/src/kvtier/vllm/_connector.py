@@ -32,6 +32,7 @@ from kvtier.torch import Region, SharedEvent
 from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
 from kvtier.vllm._layers import Layers
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
+from kvtier.vllm._roles import Roles
 from kvtier.vllm._scheduler import Scheduler
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._shards import Joint
@@ -107,10 +108,12 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._numbers: dict[str, int] = {}
         """of each layer's name the number in its region"""
         self._off = _engine.unserved(vllm_config, kv_cache_config)
+        self._roles = Roles.of(transfer)
         if role == KVConnectorRole.SCHEDULER:
             if self._off:
                 _log.warning(_NOT_USED, self._off)
             transfer.kv_load_failure_policy = self._settings.load_failure
+            transfer.kv_role = self._roles.for_engine
             self._block_tokens = _engine.block_tokens(vllm_config, kv_cache_config)
             self._pool: Any = None
 
@@ -417,9 +420,10 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]) -> tuple[bool, dict[str, Any] | None]:
         # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).
-        if self._scheduler is not None:
-            self._scheduler.finished(request, block_ids)
-        return False, None
+        if self._scheduler is None:
+            return False, None
+        tokens = self._scheduler.finished(request, block_ids, self._roles.continues(request))
+        return False, self._roles.answer(tokens, self._settings.put_timeout_s) if tokens else None
 
     def reset_cache(self) -> bool | None:
         return None if self._scheduler is None else self._scheduler.reset()

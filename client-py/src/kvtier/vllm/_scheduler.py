@@ -104,7 +104,7 @@ class Scheduler:
         self._keys = Keys(self._epochs)
         self._searches = Searches(
             polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests,
-            lambda request: self._wishes_of(request).load_max_tokens,
+            self._wishes_of,
         )  # fmt: skip
         self._stores = Stores(groups, self._keys, extra_keys, settings.annotate)
         self._wish_reader = WishReader(self._guard)
@@ -164,6 +164,7 @@ class Scheduler:
             tracked.was_loaded = external_tokens > 0
         self._allocated.add(request_id)
         if external_tokens == 0:
+            tracked.known = max(tracked.known, self._searches.found(request_id))
             self._searches.drop(request_id)
             return
         known = self._searches.found(request_id)
@@ -337,16 +338,23 @@ class Scheduler:
         if count:
             self._retainer.stored()
 
-    def finished(self, request: Any, block_ids: Sequence[Sequence[int]]) -> None:
+    def finished(self, request: Any, block_ids: Sequence[Sequence[int]], continues: bool = False) -> int:
         """The engine is done with a request, which has these blocks until now. What is being loaded for it stays held until it
-        has ended. What it has computed and is not stored is planned with the next step, the first that can write there."""
-        self._searches.drop(request.request_id)
+        has ended. What it has computed and is not stored is planned with the next step, the first that can write there.
+
+        Args:
+            continues: whether another engine goes on with the request.
+
+        Returns:
+            How many tokens of its prompt, from the first, that engine finds in whole blocks, now or as soon as they are stored.
+        """
+        self._searches.forget(request.request_id)
         self._had_tokens.pop(request.request_id, None)
         self._under_way.pop(request.request_id, None)
         self._by_layer.discard(request.request_id)
         tracked = self._requests.pop(request.request_id, None)
         if tracked is None:
-            return
+            return 0
         # The last token has not been computed. Of what was guessed wrongly, or its load has failed, the engine takes back what
         # was planned; and blocks that are behind a sliding window.
         computed = min(tracked.planned_tokens, int(request.num_computed_tokens), int(request.num_tokens) - 1)
@@ -357,6 +365,14 @@ class Scheduler:
             self._late += self._stores.of(tracked, computed)
         if tracked.wishes.keep_s and self._may_store() and self._keys.salt(request) is not None:
             self._retainer.keep([self._whole_blocks(request, group, computed) for group in self._groups], tracked.wishes.keep_s)
+        has_daemon = self._polled.connection.current() is not None
+        if not continues or not has_daemon or not self._may_store() or self._keys.salt(request) is None:
+            return 0
+        own = tracked.own_tokens // self._unit_tokens
+        if own > tracked.known:
+            # The engine has not stored these blocks for this request, but maybe for another one.
+            tracked.known = self._searches.stored(request, own)
+        return tracked.found_tokens(computed, self._unit_tokens, self._groups)
 
     def _whole_blocks(self, request: Any, group: Group, tokens: int) -> list[bytes]:
         """The keys of a group's blocks that are whole when so many tokens from the first are computed."""

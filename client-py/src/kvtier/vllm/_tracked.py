@@ -24,8 +24,8 @@ class Tracked:
     """A request that the engine works on."""
 
     __slots__ = (
-        "asked_s", "blocks", "computed_tokens_max", "had_tokens", "known", "loaded_tokens", "planned_tokens", "prompt_tokens", "request",
-        "stored_tokens_max", "was_loaded", "was_planned", "wishes",
+        "asked_s", "blocks", "computed_tokens_max", "had_tokens", "known", "loaded_tokens", "own_tokens", "planned_tokens", "prompt_tokens",
+        "request", "stored_tokens_max", "was_loaded", "was_planned", "wishes",
     )  # fmt: skip
 
     def __init__(self, request: Any, store: str, groups: int, wishes: Wishes = USUAL) -> None:
@@ -45,6 +45,8 @@ class Tracked:
         """since when it waits to be told which weights the engine has; None: it does not"""
         self.had_tokens: int | None = None
         """how many from the first it had when it was asked for what there is behind them; None: nobody has asked"""
+        self.own_tokens = 0
+        """how many from the first it had when it was begun, neither loaded nor computed for it"""
         self.blocks = [Blocks() for _ in range(groups)]
         self.planned_tokens = 0
         """how many from the first are computed in the steps that were planned, in the blocks that it has since; 0: in none"""
@@ -69,6 +71,8 @@ class Tracked:
         Returns:
             The blocks that are written from now on.
         """
+        if not self.was_planned:
+            self.own_tokens = computed_tokens if self.had_tokens is None else min(self.had_tokens, computed_tokens)
         written = computed_tokens
         if self.had_tokens is not None and self.had_tokens < computed_tokens and not self.was_loaded:
             # Another connector loads within this step. When it fails, that is told when others have read what we stored.
@@ -83,6 +87,21 @@ class Tracked:
             fresh += ids[written // group.block_tokens :]
         self.was_planned = True
         return fresh
+
+    def found_tokens(self, computed_tokens: int, unit_tokens: int, groups: Sequence[Group]) -> int:
+        """How many tokens of the prompt, from the first, are in the daemon or on their way to it, in whole units.
+
+        Args:
+            computed_tokens: how many from the first are computed, in blocks that are stored, or are just being stored.
+        """
+        if not self.was_planned:
+            return 0
+        tokens = min(computed_tokens, self.prompt_tokens, self.stored_tokens_max)
+        if self.own_tokens > self.known * unit_tokens:
+            # Blocks of its own that nobody has found in the daemon: the prefix ends there for others.
+            tokens = min(tokens, self.known * unit_tokens)
+        states = [blocks.stored * group.block_tokens for group, blocks in zip(groups, self.blocks, strict=True) if group.is_offered]
+        return min([tokens, *states]) // unit_tokens * unit_tokens
 
     def forget(self) -> None:
         """Blocks that the request has computed until now are not stored, and no later ones."""
