@@ -21,11 +21,12 @@ from kvtier_testing import process
 
 from bench.bench_all import revision
 from checks.shared.command_line import Arguments, run_tool, say, whole
+from checks.shared.networks import Networks
 from kvtier import Client, Namespace, Status
 
 KIB, MIB = 1 << 10, 1 << 20
-NAMESPACES = "kvtier-bench-a", "kvtier-bench-b"
-ADDRESSES = "10.251.7.1", "10.251.7.2"
+NETWORKS = Networks("kvtier-bench", "10.251.7")
+ADDRESSES = NETWORKS.addresses
 PORT, RAW_PORT, IPERF_PORT = 7076, 7077, 7078
 MEMORY = {2 * MIB: 1200 * MIB, 64 * KIB: 300 * MIB}
 KEYS_AT_ONCE = 1000
@@ -36,41 +37,14 @@ class Failed(Exception):
     """A program that does not do what it must; the text says which."""
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
-
-
-def inside(which: int, command: list[str]) -> list[str]:
-    return ["ip", "netns", "exec", NAMESPACES[which], *command]
-
-
 def output(which: int, command: list[str]) -> str:
-    return subprocess.run(inside(which, command), check=True, capture_output=True, text=True).stdout
-
-
-@contextmanager
-def two_namespaces() -> Iterator[None]:
-    """Two network namespaces, joined by a pair of virtual Ethernet devices."""
-    for name in NAMESPACES:
-        subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
-    try:
-        for name in NAMESPACES:
-            ip("netns", "add", name)
-        ip("link", "add", "kvtier-a", "netns", NAMESPACES[0], "type", "veth", "peer", "name", "kvtier-b", "netns", NAMESPACES[1])
-        for name, device, address in zip(NAMESPACES, ("kvtier-a", "kvtier-b"), ADDRESSES, strict=True):
-            ip("-n", name, "address", "add", f"{address}/24", "dev", device)
-            ip("-n", name, "link", "set", device, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield
-    finally:
-        for name in NAMESPACES:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+    return subprocess.run(NETWORKS.inside(which, command), check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager
 def running(command: list[str], which: int) -> Iterator[None]:
     """A server that says `ready`, or nothing."""
-    server = subprocess.Popen(inside(which, command), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(NETWORKS.inside(which, command), stdout=subprocess.DEVNULL)
     time.sleep(1)
     try:
         yield
@@ -91,12 +65,12 @@ class Node:
             "host.keep": 0,
             "ssd.bytes": 0,
             "http.enabled": "false",
-            "nodes.name": NAMESPACES[which],
+            "nodes.name": NETWORKS.names[which],
             # A read that takes longer than usual must be slow, not failed.
             "nodes.fetch_timeout": "30s",
         }
         command = process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, own | settings)
-        self.daemon, _ = process.start(inside(which, command), folder / "daemon.log", Failed)
+        self.daemon, _ = process.start(NETWORKS.inside(which, command), folder / "daemon.log", Failed)
         self.client = Client(self.socket, timeout=60)
 
     def stop(self) -> None:
@@ -222,7 +196,7 @@ def main(argv: list[str] | None = None) -> int:
     if os.geteuid() != 0:
         parser.error("only root can make network namespaces")
     rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory(prefix="kvtier-nodes.") as name, two_namespaces():
+    with tempfile.TemporaryDirectory(prefix="kvtier-nodes.") as name, NETWORKS.made():
         folder = Path(name)
         raw = str(folder / "raw_tcp")
         subprocess.run(["cc", "-O2", "-o", raw, str(Path(__file__).with_name("raw_tcp.c")), "-lpthread"], check=True)

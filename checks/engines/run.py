@@ -8,6 +8,7 @@ descriptor that --answers names:
                                                     late_s: its copies come so many seconds later; kill: ends this process when the
                                                     engine waits for the first layer of a load; wishes: what each request asks of
                                                     the cache
+    {"requests": [...]}                             serves these requests (checks/engines/requests.py)
     {"turns": NUMBER}                               computes new prompts with and without the connector, in turns
     {"end": true}
 """
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from checks.engines.requests import served
 from checks.engines.switch import ROUNDS, Switch, by_turns
 from checks.shared.command_line import Arguments
 
@@ -118,7 +120,7 @@ def _guard_dispatcher() -> None:
 
 
 class Engine:
-    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, blocks: int) -> None:
+    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, blocks: int, chunk: int) -> None:
         model.mkdir(parents=True, exist_ok=True)
         is_hybrid = size in HYBRIDS
         described = HYBRIDS[size] if is_hybrid else MODEL | SIZES[size]
@@ -135,8 +137,8 @@ class Engine:
         more = {"kv_transfer_config": kv} if kv else {}
         if ranks > 1:
             more["tensor_parallel_size"] = ranks
-        if is_hybrid:
-            more["max_num_batched_tokens"] = CHUNK_TOKENS
+        if is_hybrid or chunk:
+            more["max_num_batched_tokens"] = chunk or CHUNK_TOKENS
         if size == "state":
             more["mamba_cache_mode"] = "align"
         if blocks:
@@ -284,10 +286,11 @@ def main() -> None:
     parser.add_argument("--kv")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--blocks", type=int, default=0, help="how many blocks the engine has; 0: what fits")
+    parser.add_argument("--chunk", type=int, default=0, help="the most tokens of a step; 0: vLLM's choice")
     arguments = parser.parse_args()
     answers = os.fdopen(arguments.answers, "w", buffering=1)
     kv = json.loads(arguments.kv) if arguments.kv else None
-    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.blocks)
+    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.blocks, arguments.chunk)
     hello = {"imported_s": engine.imported_s, "started_s": engine.started_s, "loadable": loadable(engine.shared)}
     hello["prompt_tokens"] = sum(map(len, engine.shared))
     hello["loadable_long"] = loadable(engine.long)
@@ -296,7 +299,9 @@ def main() -> None:
         command = json.loads(line)
         if command.get("end"):
             break
-        if "turns" in command:
+        if "requests" in command:
+            print(json.dumps(served(engine, command)), file=answers)
+        elif "turns" in command:
             print(json.dumps(turns(engine, command["turns"])), file=answers)
         else:
             print(json.dumps(engine.run(command)), file=answers)

@@ -23,9 +23,14 @@ class Failed(Exception):
 class Daemon:
     """kvtierd with memory and SSD of its own."""
 
-    def __init__(self, root: Path, folder: Path, host_bytes: str = "1GiB") -> None:
+    def __init__(
+        self, root: Path, folder: Path, host_bytes: str = "1GiB", settings: Mapping[str, str] | None = None, within: Sequence[str] = ()
+    ) -> None:
+        """`settings`: more of them; `within`: the command that runs it, such as one that enters a network namespace."""
         self.root = root
         self.host_bytes = host_bytes
+        self.settings = dict(settings or {})
+        self.within = list(within)
         self.folder = folder
         self.socket = folder / "kvtier.sock"
         self.process: subprocess.Popen | None = None
@@ -35,8 +40,8 @@ class Daemon:
         settings = {
             "host.bytes": self.host_bytes, "host.keep": "2min", "ssd.bytes": "1GiB", "ssd.directory": str(self.folder / "ssd"),
             "ssd.admission": "all", "grpc.enabled": "false", "http.enabled": "false",
-        }  # fmt: skip
-        command = process.command_of([str(self.root / "scripts" / "kvtierd")], self.socket, settings)
+        } | self.settings  # fmt: skip
+        command = process.command_of([*self.within, str(self.root / "scripts" / "kvtierd")], self.socket, settings)
         self.process, _ = process.start(command, self.folder / "daemon.log", Failed)
 
     def kill(self) -> None:

@@ -18,9 +18,10 @@ from typing import Any
 
 from kvtier_testing import process
 
+from checks.engines.prefill_decode import PrefillDecode
 from checks.engines.run import BLOCK_TOKENS, prompts
 from checks.engines.switch import share
-from checks.engines.told import Daemon, Failed, Rows
+from checks.engines.told import Daemon, Failed
 from checks.engines.vllm_engine import engine, kvtier
 from checks.shared.command_line import Arguments, run_tool, some_of
 
@@ -41,11 +42,9 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Check(Rows):
+class Check(PrefillDecode):
     def __init__(self, root: Path, folder: Path) -> None:
-        super().__init__()
-        self.root = root
-        self.folder = folder
+        super().__init__(root, folder)
         self._reference: dict[str, Any] | None = None
         self._plain: dict[str, Any] = {}
 
@@ -492,7 +491,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "lmcache", "absent", "zero")
+    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "prefill_decode", "prefill_decode_ranks", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

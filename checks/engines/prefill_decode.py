@@ -1,0 +1,229 @@
+"""Prefill and decode in different engines, whose daemons are different nodes."""
+
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kvtier_testing import process
+
+from checks.engines.told import Daemon, Failed, Rows
+from checks.engines.vllm_engine import Engine, engine, kvtier
+from checks.shared.networks import Networks
+
+_BLOCK_TOKENS = 32
+_CHUNK_TOKENS = 512
+_PORT = 7076
+_NETWORKS = Networks("kvtier-check", "10.251.8")
+_SHORT, _LONG, _TOKENS = 180, 20, 6
+_AT_ONCE = 25
+_TIMED = 8
+_CONNECT_S = 30.0
+PROMISED_SHARE_MIN = 0.95
+
+
+def prompts_of(seed: int, short: int, long: int) -> list[list[int]]:
+    """Short prompts that share beginnings, and long ones that share nothing and are computed in several steps. None ends with a block."""
+    chosen = random.Random(seed)
+
+    def tokens(count: int) -> list[int]:
+        return [chosen.randrange(3, 4000) for _ in range(count)]
+
+    beginnings = [tokens(chosen.randrange(70, 200)) for _ in range(8)]
+    made = [beginnings[number % 8] + tokens(chosen.randrange(20, 70)) for number in range(short)]
+    made += [tokens(chosen.randrange(1100, 1500)) for _ in range(long)]
+    chosen.shuffle(made)
+    return [one if len(one) % _BLOCK_TOKENS else [*one, 3] for one in made]
+
+
+def whole(prompt: Sequence[int]) -> int:
+    """How many tokens of a prompt are in whole blocks."""
+    return len(prompt) // _BLOCK_TOKENS * _BLOCK_TOKENS
+
+
+class Nodes:
+    """Two daemons that read each other's memory: of the prefill engine, and of the decode engine."""
+
+    def __init__(self, root: Path, folder: Path, addresses: Sequence[str], within: Sequence[Sequence[str]]) -> None:
+        self._root = root
+        self.daemons = []
+        for number, (address, words) in enumerate(zip(addresses, within, strict=True)):
+            own = folder / f"node-{number}"
+            own.mkdir()
+            settings = {
+                "nodes.name": f"node-{number}", "nodes.listen": address, "nodes.peers": ",".join(addresses), "nodes.security": "plaintext_without_tokens",
+            }  # fmt: skip
+            self.daemons.append(Daemon(root, own, settings=settings, within=words))
+
+    def start(self) -> None:
+        for daemon in self.daemons:
+            daemon.start()
+        self.connect()
+
+    def connect(self) -> None:
+        """Waits until both have found each other."""
+        deadline = time.monotonic() + _CONNECT_S
+        for daemon in self.daemons:
+            command = [str(self._root / "scripts" / "kvtier"), "nodes", "--socket", str(daemon.socket)]
+            while "connected" not in (said := subprocess.run(command, capture_output=True, text=True, timeout=60).stdout):
+                if time.monotonic() > deadline:
+                    raise Failed(f"the nodes have not found each other: {said}")
+                time.sleep(0.2)
+
+    def stop(self) -> None:
+        for daemon in self.daemons:
+            daemon.stop()
+
+
+class PrefillDecode(Rows):
+    """The cases of prefill and decode."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        super().__init__()
+        self.root = root
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def _nodes(self) -> Iterator[Nodes]:
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvtier-")))
+            if os.geteuid() == 0:
+                stack.enter_context(_NETWORKS.made())
+                addresses = [f"{one}:{_PORT}" for one in _NETWORKS.addresses]
+                nodes = Nodes(self.root, folder, addresses, [_NETWORKS.inside(which, []) for which in range(2)])
+                self.say("two network namespaces")
+            else:
+                addresses = [f"127.0.0.1:{process.free_port()}" for _ in range(2)]
+                nodes = Nodes(self.root, folder, addresses, [[], []])
+                self.say("two ports of the loopback: only root can make network namespaces")
+            stack.callback(nodes.stop)
+            nodes.start()
+            yield nodes
+
+    def _engine(self, name: str, daemon: Daemon | None, role: str, ranks: int = 1) -> contextlib.AbstractContextManager[Engine]:
+        kv = None if daemon is None else kvtier(daemon.socket, "prefill-decode", role, load_if_faster=False)
+        processors = sorted(os.sched_getaffinity(0))
+        # Threads of two engines on one processor wait for each other.
+        half = len(processors) // 2
+        own = processors if role == "" else processors[half:] if role == "kv_consumer" else processors[: max(1, half)]
+        return engine(self.root, self.folder, f"pd-{name}", kv, int(ranks > 1), ranks, chunk=_CHUNK_TOKENS, processors=own)
+
+    def prefill_decode(self) -> None:
+        """Tokens as of one engine, and all whole blocks found; what is aborted, and what is killed."""
+        prompts = prompts_of(45, _SHORT, _LONG)
+        lost = prompts_of(46, 20, 5)
+        timed = prompts_of(47, 0, _TIMED)
+        with self._engine("none", None, "") as plain:
+            right, right_lost, right_timed = (_generated(plain, some) for some in (prompts, lost, timed))
+            computed_ms = [1e3 * plain.run(requests=[{"tokens": one}], tokens=1, reset=True)["first_s"][0] for one in timed]
+        with self._nodes() as nodes:
+            here, there = nodes.daemons
+            with self._engine("prefill", here, "kv_producer") as prefill, self._engine("decode", there, "kv_consumer") as decode:
+                self._all(prefill, decode, prompts, right)
+                self._timed(prefill, decode, timed, right_timed, computed_ms)
+                self._waiting(prefill, decode)
+                self._killed(prefill, decode, here, lost, right_lost)
+
+    def _all(self, prefill: Engine, decode: Engine, prompts: list[list[int]], right: list[Any]) -> None:
+        """All prompts, some at a time; with each of them some requests whose blocks never come, and that are aborted."""
+        never = prompts_of(48, 0, len(prompts) // _AT_ONCE)
+        tokens: list[Any] = []
+        promised = hits = local = late = expected_us = 0.0
+        for begin in range(0, len(prompts), _AT_ONCE):
+            some = prompts[begin : begin + _AT_ONCE]
+            params = prefill.run(requests=[{"tokens": one} for one in some], tokens=1)["params"]
+            promised += sum(one["kvtier"]["expect_tokens"] for one in params if one)
+            aborted = never[begin // _AT_ONCE % len(never)]
+            requests: list[dict[str, Any]] = [{"tokens": one, "params": said} for one, said in zip(some, params, strict=True)]
+            requests.append({"tokens": aborted, "params": {"kvtier": {"expect_tokens": len(aborted), "expect_s": 60}}, "abort_s": 0.2})
+            answer = decode.run(requests=requests, tokens=_TOKENS)
+            tokens += answer["tokens"][:-1]
+            hits += answer["counters"]["external_prefix_cache_hits"]
+            local += answer["counters"]["prefix_cache_hits"]
+            late += answer["counters"].get("kvtier_expected_late", 0)
+            expected_us += answer["counters"].get("kvtier_expected_us", 0)
+        most = sum(map(whole, prompts))
+        same = sum(one == other for one, other in zip(tokens, right, strict=True))
+        self.hold("tokens, prefill and decode apart", same == len(prompts), f"{same} of {len(prompts)} prompts as of one engine")
+        text = f"{promised:,.0f} of {most:,} tokens in whole blocks"
+        # It promises nothing of a prompt in its own cache if its daemon does not answer in time.
+        self.hold("the prefill engine's promises", PROMISED_SHARE_MIN * most <= promised <= most, text, promised=promised, most=most)
+        text = f"{hits:,.0f} tokens from the other node and {local:,.0f} of the engine's own cache, of {most:,} in whole blocks; {late:.0f} prompts late"
+        self.hold("hits, prefill and decode apart", hits + local == most and hits > 0, text, hits=hits, local=local, most=most, late=late)
+        self.tell("prompts waited for their blocks", f"{expected_us / 1e3 / len(prompts):.1f} ms on average", expected_us=expected_us)
+
+    def _timed(self, prefill: Engine, decode: Engine, prompts: list[list[int]], right: list[Any], computed_ms: list[float]) -> None:
+        """From the prefill engine's answer to the first token of the decode engine, one prompt at a time."""
+        first_ms, tokens = [], []
+        for prompt in prompts:
+            params = prefill.run(requests=[{"tokens": prompt}], tokens=1)["params"][0]
+            answer = decode.run(requests=[{"tokens": prompt, "params": params}], tokens=_TOKENS)
+            first_ms.append(1e3 * answer["first_s"][0])
+            tokens += answer["tokens"]
+        self.hold("tokens, one prompt at a time", tokens == right, "as of one engine")
+        first, computed = statistics.median(first_ms), statistics.median(computed_ms)
+        text = (
+            f"{first:.0f} ms from the prefill engine's answer (min {min(first_ms):.0f}, max {max(first_ms):.0f}), "
+            f"{computed:.0f} ms if the engine computes ({sum(map(len, prompts)) // len(prompts):,} tokens on average)"
+        )
+        self.tell("first token of the decode engine", text, first_ms=first_ms, computed_ms=computed_ms)
+
+    def _waiting(self, prefill: Engine, decode: Engine) -> None:
+        """The decode engine has the requests before the prefill engine has begun."""
+        prompts = prompts_of(49, 6, 6)
+        params = {"kvtier": {"expect_tokens": 10**6, "expect_s": 60}}
+        decode.begin(requests=[{"tokens": one, "params": params} for one in prompts], tokens=_TOKENS)
+        time.sleep(0.5)
+        begun = time.monotonic()
+        right = prefill.run(requests=[{"tokens": one} for one in prompts], tokens=_TOKENS)["tokens"]
+        prefilled_s = time.monotonic() - begun
+        answer = decode.end_of_run()
+        self.hold("tokens, the decode engine waits", answer["tokens"] == right, f"as of the prefill engine, which took {1e3 * prefilled_s:.0f} ms")
+        counters = answer["counters"]
+        hits, most = counters["external_prefix_cache_hits"] + counters["prefix_cache_hits"], sum(map(whole, prompts))
+        text = f"{hits:,.0f} of {most:,} tokens in whole blocks, {counters.get('kvtier_expected_late', 0):.0f} prompts late"
+        self.hold("hits, the decode engine waits", hits == most, text, hits=hits, most=most)
+
+    def _killed(self, prefill: Engine, decode: Engine, here: Daemon, prompts: list[list[int]], right: list[Any]) -> None:
+        """The prefill engine's daemon is killed while the decode engine reads."""
+        params = prefill.run(requests=[{"tokens": one} for one in prompts], tokens=1)["params"]
+        decode.begin(requests=[{"tokens": one, "params": said} for one, said in zip(prompts, params, strict=True)], tokens=_TOKENS)
+        time.sleep(0.1)
+        here.kill()
+        begun = time.monotonic()
+        answer = decode.end_of_run()
+        hits = answer["counters"]["external_prefix_cache_hits"]
+        text = f"as of one engine, {time.monotonic() - begun:.1f} s later; {hits:,.0f} of {sum(map(whole, prompts)):,} tokens had been found"
+        self.hold("tokens, the prefill node is killed", answer["tokens"] == right, text, hits=hits)
+
+    def prefill_decode_ranks(self) -> None:
+        """A prefill engine with two ranks and a decode engine with one, and the reverse."""
+        prompts = prompts_of(50, 12, 4)
+        tokens = {}
+        for ranks in (1, 2):
+            with self._engine(f"none-{ranks}", None, "", ranks) as plain:
+                tokens[ranks] = _generated(plain, prompts)
+        self.hold("tokens of one rank and of two", tokens[1] == tokens[2], "equal without kvtier, so that they can be compared")
+        for writer, reader in ((2, 1), (1, 2)):
+            with self._nodes() as nodes:
+                here, there = nodes.daemons
+                with self._engine(f"prefill-{writer}", here, "kv_producer", writer) as prefill:
+                    with self._engine(f"decode-{reader}", there, "kv_consumer", reader) as decode:
+                        params = prefill.run(requests=[{"tokens": one} for one in prompts], tokens=1)["params"]
+                        requests = [{"tokens": one, "params": said} for one, said in zip(prompts, params, strict=True)]
+                        answer = decode.run(requests=requests, tokens=_TOKENS)
+            what = f"prefill with {writer}, decode with {reader}"
+            self.hold(f"tokens, {what}", answer["tokens"] == tokens[reader], "as of one engine")
+            hits, most = (sum(answer["counters"][f"{kind}prefix_cache_hits"] for kind in ("", "external_"))), sum(map(whole, prompts))
+            self.hold(f"hits, {what}", hits == most, f"{hits:,.0f} of {most:,} tokens in whole blocks", hits=hits, most=most)
+
+
+def _generated(one: Engine, prompts: list[list[int]]) -> list[Any]:
+    tokens: list[Any] = one.run(requests=[{"tokens": prompt} for prompt in prompts], tokens=_TOKENS, reset=True)["tokens"]
+    return tokens

@@ -1,0 +1,49 @@
+"""Requests that a check makes up, for an engine in the process: each with parameters for the connector, some of them aborted."""
+
+import time
+from typing import Any
+
+_PAUSE_S = 0.001
+
+
+def served(engine: Any, command: dict[str, Any]) -> dict[str, Any]:
+    """Serves requests, all at a time.
+
+    Args:
+        engine: `checks.engines.run.Engine`.
+        command: ``requests``: for each its ``tokens``, and maybe ``params`` for the connector, and ``abort_s``: when it is aborted, in seconds
+            from the beginning; ``tokens``: how many each generates; ``reset``: the engine forgets its own prefix cache before.
+
+    Returns:
+        For each request: the ``tokens`` that were generated, or null if it was aborted; the ``params`` that the connector gave; ``first_s``,
+        the time to the first token. And the ``counters``.
+    """
+    before = engine.counters()
+    if command.get("reset"):
+        engine.llm.reset_prefix_cache()
+    requests = command["requests"]
+    core = engine.llm.llm_engine
+    tokens: list[list[int] | None] = [None] * len(requests)
+    params: list[Any] = [None] * len(requests)
+    first_s: list[float] = [0.0] * len(requests)
+    begun = time.monotonic()
+    for number, request in enumerate(requests):
+        said = {"kv_transfer_params": request["params"]} if request.get("params") else None
+        parameters = engine.parameters(temperature=0, max_tokens=command["tokens"], ignore_eos=True, detokenize=False, extra_args=said)
+        core.add_request(str(number), {"prompt_token_ids": request["tokens"]}, parameters)
+    to_abort = {number: request["abort_s"] for number, request in enumerate(requests) if "abort_s" in request}
+    while core.has_unfinished_requests():
+        now_s = time.monotonic() - begun
+        for number in [one for one, at_s in to_abort.items() if now_s >= at_s]:
+            del to_abort[number]
+            core.abort_request([str(number)])
+        outputs = core.step()
+        for output in outputs:
+            number = int(output.request_id)
+            first_s[number] = first_s[number] or time.monotonic() - begun
+            if output.finished and output.outputs[0].finish_reason != "abort":
+                tokens[number], params[number] = list(output.outputs[0].token_ids), output.kv_transfer_params
+        if not outputs:
+            time.sleep(_PAUSE_S)
+    counters = {name: value - before.get(name, 0) for name, value in engine.counters().items()}
+    return {"tokens": tokens, "params": params, "first_s": first_s, "counters": counters}
