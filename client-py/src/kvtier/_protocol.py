@@ -200,6 +200,13 @@ COUNTERS = (
     "put_encoded_raw_bytes",
     "put_raw",
     "misses_encoded",
+    "node_pushed",
+    "node_pushed_bytes",
+    "node_taken",
+    "node_taken_bytes",
+    "node_take_refused",
+    "node_take_corrupt",
+    "pushed_bytes",
 )
 """The daemon's counters, in their order in its region."""
 

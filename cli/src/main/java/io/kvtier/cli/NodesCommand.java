@@ -11,9 +11,10 @@ import picocli.CommandLine.Command;
 @Command(
     name = "nodes",
     description = {
-      "Shows the nodes of nodes.peers: whether the daemon is connected to them, the last round trip,"
-          + " and the blocks that came from them.",
-      "Below that it shows the connections of nodes that read blocks from this one."
+      "Shows the nodes of nodes.peers: whether the daemon is connected to them, the last round"
+          + " trip, the blocks that came from them, and the bytes that were pushed to them.",
+      "Below that it shows the connections of nodes that read blocks from this one, and what they"
+          + " have pushed here."
     },
     subcommands = NodesFindCommand.class)
 final class NodesCommand extends DaemonCommand {
@@ -56,6 +57,7 @@ final class NodesCommand extends DaemonCommand {
             ">SPEED",
             ">BLOCKS",
             ">BYTES",
+            ">PUSHED",
             ">ERRORS",
             "REASON");
     for (JsonValue each : peers) {
@@ -69,6 +71,7 @@ final class NodesCommand extends DaemonCommand {
           speed(peer.getLong("bytes_per_second", 0)),
           Long.toString(peer.getLong("blocks", 0)),
           Units.bytes(peer.getLong("bytes", 0)),
+          Units.bytes(peer.getLong("pushed_bytes", 0)),
           Long.toString(peer.getLong("errors", 0)),
           peer.getString("why", ""));
     }

@@ -28,6 +28,7 @@ final class IndexSettings {
         limits.operations().holdsMax(),
         limits.operations().holdsMaxPerSession(),
         limits.retainedShare(),
+        config.network().nodes().pushedShare(),
         new Limits.Times(
             limits.times().leaseNs(),
             limits.times().leaseNsMax(),

@@ -179,7 +179,23 @@ public enum Counter {
   MISSES_ENCODED(
       1296,
       "misses_encoded",
-      "blocks that gets were refused because they are encoded and the client does not decode; also counted as misses");
+      "blocks that gets were refused because they are encoded and the client does not decode; also counted as misses"),
+  NODE_PUSHED(1304, "node_pushed", "blocks pushed to other nodes"),
+  NODE_PUSHED_BYTES(1312, "node_pushed_bytes", "bytes of blocks pushed to other nodes"),
+  NODE_TAKEN(1320, "node_taken", "blocks that other nodes pushed here"),
+  NODE_TAKEN_BYTES(1328, "node_taken_bytes", "bytes of blocks that other nodes pushed here"),
+  NODE_TAKE_REFUSED(
+      1336,
+      "node_take_refused",
+      "blocks that other nodes wanted to push and that were not taken, for another reason than that they were here already"),
+  NODE_TAKE_CORRUPT(
+      1344,
+      "node_take_corrupt",
+      "blocks that other nodes pushed here and whose bytes did not match their checksums"),
+  GAUGE_PUSHED_BYTES(
+      1352,
+      "pushed_bytes",
+      "gauge: bytes of pushed blocks in memory that nobody has used here; nodes.pushed_share bounds them");
 
   private final int offset;
   private final String key;

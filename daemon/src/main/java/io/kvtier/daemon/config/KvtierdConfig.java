@@ -76,6 +76,8 @@ public record KvtierdConfig(
    * @param ca signs the certificates of all nodes; null without TLS
    * @param tokenFile has the token that this daemon shows; null for none
    * @param connections the maximum connections of others
+   * @param pushedShare the share of a tenant's host memory that blocks of other nodes may fill
+   * @param tokenlessRole what nodes may do here that show no token, because none is asked for
    */
   public record NodesConfig(
       String name,
@@ -87,7 +89,9 @@ public record KvtierdConfig(
       int threads,
       int connections,
       long askNs,
-      long fetchNs) {
+      long fetchNs,
+      double pushedShare,
+      Role tokenlessRole) {
     /** Whether there is anything to do. */
     public boolean isOn() {
       return listen != null || !peers.isEmpty();

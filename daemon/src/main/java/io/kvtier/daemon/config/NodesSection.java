@@ -2,6 +2,7 @@ package io.kvtier.daemon.config;
 
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeTier;
 import java.nio.file.Path;
@@ -35,6 +36,9 @@ final class NodesSection {
         "nodes.name",
         name.length() <= NAME_CHARS_MAX,
         "a name of at most " + NAME_CHARS_MAX + " characters");
+    double pushedShare =
+        keys.get("nodes.pushed_share", Double::parseDouble, "a fraction such as 0.5");
+    keys.require("nodes.pushed_share", pushedShare >= 0 && pushedShare <= 0.9, "0 to 0.9");
     NodesConfig config =
         new NodesConfig(
             name,
@@ -46,7 +50,9 @@ final class NodesSection {
             keys.number("nodes.threads", 1, THREADS_MAX),
             keys.number("nodes.connections", 1, 1 << 14),
             keys.positiveDuration("nodes.ask_timeout"),
-            keys.positiveDuration("nodes.fetch_timeout"));
+            keys.positiveDuration("nodes.fetch_timeout"),
+            pushedShare,
+            keys.get("nodes.tokenless_role", NodesSection::role, "read or write"));
     if (config.isOn()) {
       requireTrust(config);
     }
@@ -101,6 +107,14 @@ final class NodesSection {
           "the file of the token that this node shows to nodes.peers, or nodes.security:"
               + " tls_without_tokens");
     }
+  }
+
+  private static Role role(String text) {
+    return switch (text) {
+      case "read" -> Role.READ;
+      case "write" -> Role.WRITE;
+      default -> throw new IllegalArgumentException();
+    };
   }
 
   private static NodeSecurity security(String text) {

@@ -104,6 +104,26 @@ final class CounterMeters {
         Counter.NODE_REFUSED,
         name("kvtier.node.refused", "Connections of other nodes that were refused or cut off"));
     names.put(
+        Counter.NODE_PUSHED, name("kvtier.node.pushed.blocks", "Blocks pushed to other nodes"));
+    names.put(
+        Counter.NODE_PUSHED_BYTES,
+        new Name("kvtier.node.pushed", "bytes", "Bytes of these blocks", Tags.empty()));
+    names.put(
+        Counter.NODE_TAKEN,
+        name("kvtier.node.taken.blocks", "Blocks that other nodes pushed here"));
+    names.put(
+        Counter.NODE_TAKEN_BYTES,
+        new Name("kvtier.node.taken", "bytes", "Bytes of these blocks", Tags.empty()));
+    names.put(
+        Counter.NODE_TAKE_REFUSED,
+        name(
+            "kvtier.node.take.refused",
+            "Blocks that other nodes wanted to push and that were not taken"));
+    names.put(
+        Counter.NODE_TAKE_CORRUPT,
+        name(
+            "kvtier.node.take.corrupt", "Pushed blocks whose bytes did not match their checksums"));
+    names.put(
         Counter.SAVED_PREFILL_NS,
         new Name(
             "kvtier.saved.prefill",
@@ -126,6 +146,10 @@ final class CounterMeters {
     names.put(
         Counter.GAUGE_INDEX_BYTES,
         new Name("kvtier.index.memory", "bytes", "Memory of directory and policies", Tags.empty()));
+    names.put(
+        Counter.GAUGE_PUSHED_BYTES,
+        new Name(
+            "kvtier.pushed", "bytes", "Pushed blocks that nobody has used here", Tags.empty()));
     names.put(
         Counter.GAUGE_ANNOTATION_BYTES,
         new Name("kvtier.annotation.memory", "bytes", "Memory of annotations", Tags.empty()));

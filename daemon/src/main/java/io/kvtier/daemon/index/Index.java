@@ -150,6 +150,11 @@ final class Index implements BlockListener {
     return verbs.drains();
   }
 
+  /** Sets who hears that new blocks are taken again. */
+  void whenDrainEnds(Runnable told) {
+    verbs.whenDrainEnds(told);
+  }
+
   /** A namespace's id, or -1. */
   int namespaceId(int tenant, String name) {
     Namespaces.Namespace namespace = namespaces.byName(tenant, name);

@@ -221,6 +221,11 @@ public final class IndexAgent {
     index.admin().extend(word, commands);
   }
 
+  /** Sets who hears that an operator has ended a drain; called before the first {@link #doWork}. */
+  public void whenDrainEnds(Runnable told) {
+    index.whenDrainEnds(told);
+  }
+
   /**
    * Runs an operator's command for the daemon itself; from any thread. The caller must ring the
    * index's bell afterwards. The answer is completed on the index's thread.

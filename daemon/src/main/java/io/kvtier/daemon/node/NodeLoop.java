@@ -16,6 +16,7 @@ final class NodeLoop implements AutoCloseable {
   private final Consumer<Throwable> defect;
   private final Thread thread;
   private volatile @Nullable NodeServer server;
+  private volatile @Nullable HandOver handOver;
   private volatile boolean isClosed;
 
   /**
@@ -38,9 +39,11 @@ final class NodeLoop implements AutoCloseable {
    * Begins.
    *
    * @param serving null if this node serves no other
+   * @param handing null if another loop hands blocks over
    */
-  void start(@Nullable NodeServer serving) {
+  void start(@Nullable NodeServer serving, @Nullable HandOver handing) {
     server = serving;
+    handOver = handing;
     thread.start();
   }
 
@@ -51,8 +54,12 @@ final class NodeLoop implements AutoCloseable {
   private void run() {
     try (transport) {
       NodeServer serving = server;
+      HandOver handing = handOver;
       while (!isClosed) {
-        int work = reader.doWork() + (serving == null ? 0 : serving.doWork());
+        int work =
+            reader.doWork()
+                + (serving == null ? 0 : serving.doWork())
+                + (handing == null ? 0 : handing.doWork());
         transport.poll(work > 0 ? 0 : Math.min(reader.waitNs(), SERVING_WAIT_NS));
       }
     } catch (RuntimeException | Error e) {

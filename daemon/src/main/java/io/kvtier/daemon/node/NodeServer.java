@@ -3,6 +3,8 @@ package io.kvtier.daemon.node;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.protocol.Counted;
+import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.NodeTransport;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -47,11 +49,11 @@ public final class NodeServer {
   private final NodeTransport transport;
   private final NodeIndex index;
   private final TroubleLog troubles;
-  private volatile List<String> readers = List.of();
+  private volatile List<ServedLink> greeted = List.of();
   private final Set<ServedLink> served = new LinkedHashSet<>();
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
 
-  /** Releases that the index had no space for. */
+  /** Calls that the index had no space for. */
   private final ArrayDeque<Runnable> owed = new ArrayDeque<>();
 
   /** A server without links. */
@@ -132,17 +134,25 @@ public final class NodeServer {
       NodeLink link = one.link();
       boolean isLate = !one.isGreeted() && nowNs - one.cameNs() >= GREETING_NS;
       boolean isStill = link != null && link.queued() > 0 && nowNs - link.movedNs() >= STILL_NS;
-      if (isLate || isStill) {
+      if (isLate || isStill || one.intake().isLate(nowNs)) {
         toClose.add(one);
       }
     }
     for (ServedLink one : toClose) {
       NodeLink link = one.link();
       if (link != null) {
-        link.close(one.isGreeted() ? "it takes no bytes" : "it has not said who it is");
+        link.close(whyClosed(one, nowNs));
       }
     }
     return work;
+  }
+
+  private static String whyClosed(ServedLink link, long nowNs) {
+    return !link.isGreeted()
+        ? "it has not said who it is"
+        : link.intake().isLate(nowNs)
+            ? "a block that it pushes has not come in time"
+            : "it takes no bytes";
   }
 
   // ---- for links
@@ -153,10 +163,27 @@ public final class NodeServer {
     transport.wake();
   }
 
-  void release(Session session, NodeCall.Release release) {
-    if (!index.call(session, release)) {
-      owed.add(() -> release(session, release));
+  /** Tells the index something that must reach it. */
+  void surely(Session session, NodeCall call) {
+    if (!index.call(session, call)) {
+      owed.add(() -> surely(session, call));
     }
+  }
+
+  /** The bytes of a block that a node pushed did not match the checksum of their writer. */
+  void damaged(ServedLink from, int expected, int found) {
+    troubles.tell(
+        "a pushed block was damaged",
+        "node "
+            + from.name()
+            + " says that its checksum is "
+            + Integer.toHexString(expected)
+            + ", the bytes that came have "
+            + Integer.toHexString(found));
+  }
+
+  long nowNs() {
+    return transport.nowNs();
   }
 
   @Nullable Grant grantOf(String token) {
@@ -177,18 +204,28 @@ public final class NodeServer {
 
   /** A node has said who it is, or has gone. */
   void readersChanged() {
-    List<String> now = new ArrayList<>();
-    for (ServedLink one : served) {
-      NodeLink link = one.link();
-      if (one.isGreeted() && link != null) {
-        now.add(one.name() + " at " + link.address());
-      }
-    }
-    readers = List.copyOf(now);
+    greeted = served.stream().filter(ServedLink::isGreeted).toList();
   }
 
-  /** The nodes that read here, each with its address; from any thread. */
+  /** The nodes that read here, each with its address and what it has pushed; from any thread. */
   public List<String> readers() {
-    return readers;
+    List<String> now = new ArrayList<>();
+    for (ServedLink one : greeted) {
+      NodeLink link = one.link();
+      Intake intake = one.intake();
+      if (link != null) {
+        now.add(
+            one.name()
+                + " at "
+                + link.address()
+                + (intake.blocksTaken() == 0
+                    ? ""
+                    : ", pushed "
+                        + Counted.of(intake.blocksTaken(), "block")
+                        + " of "
+                        + ByteSize.words(intake.bytesTaken())));
+      }
+    }
+    return now;
   }
 }

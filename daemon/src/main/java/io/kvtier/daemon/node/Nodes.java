@@ -15,7 +15,6 @@ import io.kvtier.daemon.member.Membership;
 import io.kvtier.daemon.member.StaticMembership;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.node.NodeHints;
 import io.kvtier.tiers.node.NodePeer;
@@ -34,6 +33,7 @@ import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -45,7 +45,6 @@ import org.slf4j.LoggerFactory;
 /** Other nodes: makes and connects the parts for both directions, and takes them apart. */
 public final class Nodes implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Nodes.class);
-  private static final Grant ANYBODY = new Grant("any node", Role.READ, Grant.NO_TENANT);
 
   private final NodesConfig config;
   private final Callers callers;
@@ -61,6 +60,7 @@ public final class Nodes implements AutoCloseable {
   private final @Nullable NodeAcceptor acceptor;
   private final Membership membership;
   private @Nullable FindCommand find;
+  private volatile @Nullable HandOver handOver;
 
   /**
    * Listens and connects to nobody yet.
@@ -173,7 +173,7 @@ public final class Nodes implements AutoCloseable {
   private @Nullable Grant grantOf(String token) {
     return config.security() == NodeSecurity.TLS_AND_TOKENS
         ? callers.of("Bearer " + token)
-        : ANYBODY;
+        : new Grant("any node", config.tokenlessRole(), Grant.NO_TENANT);
   }
 
   /** The source of other nodes' blocks, for the index; none if there are no other nodes. */
@@ -214,13 +214,18 @@ public final class Nodes implements AutoCloseable {
             counters::countNodeRefusal,
             config.connections(),
             links);
+    NodeLoop first = loops.getFirst();
+    HandOver handing =
+        new HandOver(tier, sessions, first.transport()::nowNs, first.transport()::wake);
+    handOver = handing;
+    index.whenDrainEnds(handing::cancel);
     for (NodeLoop loop : loops) {
       NodeServer server =
           acceptor == null ? null : new NodeServer(options, loop.transport(), sessions, troubles);
       if (server != null) {
         servers.add(server);
       }
-      loop.start(server);
+      loop.start(server, loop.equals(first) ? handing : null);
     }
     if (acceptor != null) {
       acceptor.start(loops);
@@ -245,8 +250,9 @@ public final class Nodes implements AutoCloseable {
   }
 
   /**
-   * The commands {@code nodes}: the nodes that this one reads from, and those that read here; and
-   * {@code nodes find}: how much of a sequence of blocks each has.
+   * The commands {@code nodes}: the nodes that this one reads from, and those that read here;
+   * {@code nodes find}: how much of a sequence of blocks each has; {@code nodes drain MILLISECONDS
+   * BYTES}: begins to hand blocks to other nodes, and {@code nodes drain status}: how far that is.
    *
    * @throws IllegalArgumentException saying what is wrong with the words
    */
@@ -255,10 +261,44 @@ public final class Nodes implements AutoCloseable {
     if (words.size() > 1 && words.get(1).equals("find") && finding != null) {
       return finding.run(words.subList(2, words.size()));
     }
-    if (words.size() != 1) {
-      throw new IllegalArgumentException("expected 'nodes' or 'nodes find NAME GROUP KEY...'");
+    if (words.size() == 1) {
+      return OperatorAnswer.done(json().encode());
     }
-    return new OperatorAnswer(Status.OK, json().encode());
+    HandOver handing = handOver;
+    if (handing != null && words.get(1).equals("drain")) {
+      if (words.size() == 3 && words.get(2).equals("status")) {
+        return OperatorAnswer.done(HandOverJson.of(handing.progress()).encode());
+      }
+      if (words.size() == 4) {
+        return drain(handing, number(words.get(2)), number(words.get(3)));
+      }
+    }
+    throw new IllegalArgumentException(
+        "expected 'nodes', 'nodes find NAME GROUP KEY...', 'nodes drain MILLISECONDS BYTES' or"
+            + " 'nodes drain status'");
+  }
+
+  private static long number(String word) {
+    try {
+      long number = Long.parseLong(word);
+      if (number > 0) {
+        return number;
+      }
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException("'" + word + "' is no number", e);
+    }
+    throw new IllegalArgumentException("'" + word + "' is not above 0");
+  }
+
+  private OperatorAnswer drain(HandOver handing, long limitMs, long bytesMax) {
+    if (!tier.isOpen()) {
+      return new OperatorAnswer(
+          Status.MISS,
+          "no other node is connected: kvtier nodes shows why, and nodes.peers names them");
+    }
+    return handing.start(TimeUnit.MILLISECONDS.toNanos(limitMs), bytesMax)
+        ? OperatorAnswer.done("blocks are handed to other nodes")
+        : new OperatorAnswer(Status.BUSY, "blocks are being handed to other nodes already");
   }
 
   private JsonObject json() {
@@ -274,6 +314,8 @@ public final class Nodes implements AutoCloseable {
               .put("round_trip_ns", peer.roundTripNs())
               .put("blocks", peer.blocks())
               .put("bytes", peer.bytes())
+              .put("pushed_blocks", peer.pushedBlocks())
+              .put("pushed_bytes", peer.pushedBytes())
               .put("errors", peer.errors())
               .put("bytes_per_second", bytesPerSecond(peer))
               .put("hedges", peer.hedges())

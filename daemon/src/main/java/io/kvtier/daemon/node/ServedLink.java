@@ -20,9 +20,10 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Another node that reads blocks here: a session with the index, for as long as the link lasts. A
- * leased block is sent from its slot. The lease ends when the node says that it has the bytes, when
- * the link closes, or after the time of all leases. Confined to the server's thread.
+ * Another node that reads blocks here, and perhaps pushes some: a session with the index, for as
+ * long as the link lasts. A leased block is sent from its slot. The lease ends when the node says
+ * that it has the bytes, when the link closes, or after the time of all leases. Confined to the
+ * server's thread.
  */
 final class ServedLink implements NodeLink.Listener {
   /** The most leases, and fetches that wait for one. */
@@ -37,9 +38,10 @@ final class ServedLink implements NodeLink.Listener {
   /** The leases whose ends the node has not told: whether their bytes are sent. */
   private final Map<Long, Boolean> leases = new HashMap<>();
 
-  private @Nullable NodeLink link;
+  private final Intake intake;
+  private volatile @Nullable NodeLink link;
   private @Nullable Session session;
-  private String name = "";
+  private volatile String name = "";
   private long incarnation;
   private int fetches;
   private int asks;
@@ -47,6 +49,17 @@ final class ServedLink implements NodeLink.Listener {
   ServedLink(NodeServer server, long nowNs) {
     this.server = server;
     cameNs = nowNs;
+    intake = new Intake(this, server);
+  }
+
+  /** What the node pushes here. */
+  Intake intake() {
+    return intake;
+  }
+
+  /** Whether a session is this link's, and has not ended. */
+  boolean isOf(Session one) {
+    return one.equals(session);
   }
 
   boolean isGreeted() {
@@ -89,12 +102,18 @@ final class ServedLink implements NodeLink.Listener {
       case FETCH -> fetch(now, from, frame);
       case RELEASE -> release(now, frame);
       case PING -> from.send(answer(FrameType.PONG, Status.OK, frame.id()));
+      case SPACE -> intake.space(now, from, frame);
+      case RESERVE -> intake.reserve(now, from, frame);
+      case ABORT -> intake.abort(now, frame);
+      case PUSH -> {
+        return intake.push(frame);
+      }
       default -> throw new FrameException("a node that reads sends a frame " + frame.type());
     }
     return null;
   }
 
-  private Frame answer(FrameType type, Status status, long id) {
+  Frame answer(FrameType type, Status status, long id) {
     return Frame.of(type, status, server.incarnation(), incarnation, id);
   }
 
@@ -159,7 +178,7 @@ final class ServedLink implements NodeLink.Listener {
     from.send(answer(FrameType.ANSWER, Status.OK, id).with(answer.body()));
   }
 
-  private static NodeCall.Blocks blocks(Messages.Keys keys) {
+  static NodeCall.Blocks blocks(Messages.Keys keys) {
     return new NodeCall.Blocks(
         keys.high(),
         keys.low(),
@@ -224,17 +243,23 @@ final class ServedLink implements NodeLink.Listener {
       throw new FrameException("a node releases a block that is not sent yet");
     }
     leases.remove(frame.lease());
-    server.release(now, new NodeCall.Release(frame.lease(), frame.status() == Status.CORRUPT));
+    server.surely(now, new NodeCall.Release(frame.lease(), frame.status() == Status.CORRUPT));
   }
 
   @Override
-  public void onPayload(NodeLink from, int checksum, boolean isKept) {}
+  public void onPayload(NodeLink from, int checksum, boolean isKept) {
+    Session now = session;
+    if (now != null) {
+      intake.arrived(now, from, checksum, isKept);
+    }
+  }
 
   @Override
   public void onClosed(NodeLink from, String why) {
     Session ended = session;
     session = null;
     leases.clear();
+    intake.closed();
     if (ended != null) {
       server.index().close(ended);
     }

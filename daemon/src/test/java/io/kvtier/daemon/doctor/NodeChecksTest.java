@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.NodeAddress;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -16,7 +17,8 @@ import org.junit.jupiter.api.Test;
 class NodeChecksTest {
   private static NodesConfig config(
       @Nullable NodeAddress listen, NodeSecurity security, NodeAddress... peers) {
-    return new NodesConfig("", listen, List.of(peers), security, null, null, 1, 1, 1, 1);
+    return new NodesConfig(
+        "", listen, List.of(peers), security, null, null, 1, 1, 1, 1, 0.5, Role.READ);
   }
 
   private static List<Finding> findings(NodesConfig config) {

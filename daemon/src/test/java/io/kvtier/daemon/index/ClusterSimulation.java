@@ -8,6 +8,7 @@ import io.kvtier.daemon.member.Member;
 import io.kvtier.daemon.member.Membership;
 import io.kvtier.daemon.member.SimulatedMembership;
 import io.kvtier.daemon.member.StaticMembership;
+import io.kvtier.daemon.node.HandOver;
 import io.kvtier.daemon.node.IndexSessions;
 import io.kvtier.daemon.node.NodeIndex;
 import io.kvtier.daemon.node.NodeServer;
@@ -40,10 +41,11 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Several daemons' indexes on one thread, over a {@link SimulatedNetwork}: they put blocks, evict
- * them, read each other's, break off, fall silent, leave, come back and start anew. One seed
- * decides everything. The oracle: a get delivers the bytes of its block or a miss, within its
- * deadline; no block is found damaged where the network damages none; a node is only asked for
- * blocks that it has said it has, since its start; and in the end, no lease and no slot is lost.
+ * them, read each other's, hand theirs to each other, break off, fall silent, leave, come back and
+ * start anew. One seed decides everything. The oracle: a get delivers the bytes of its block or a
+ * miss, within its deadline; no block is found damaged where the network damages none; a node is
+ * only asked for blocks that it has said it has, since its start; pushed blocks fill their share at
+ * most; hand-overs end; and in the end, no lease, no reservation and no slot is lost.
  */
 final class ClusterSimulation implements AutoCloseable {
   /** A bug put in on purpose, to see that the simulation finds it. */
@@ -60,7 +62,11 @@ final class ClusterSimulation implements AutoCloseable {
     /** A node sends what stands where a block once was. */
     HINT_TAKEN_FOR_TRUTH,
     /** What was known of a node that left is taken for known of the next one with its bit. */
-    HINTS_OF_A_NODE_THAT_LEFT
+    HINTS_OF_A_NODE_THAT_LEFT,
+    /** A pushed block is visible as soon as it has a slot. */
+    PUSH_VISIBLE_BEFORE_ITS_CHECKSUM,
+    /** The slot of a pushed block is given to another before the bytes have come. */
+    LATE_PUSH_INTO_A_REUSED_SLOT
   }
 
   /** A promise was broken. */
@@ -73,7 +79,7 @@ final class ClusterSimulation implements AutoCloseable {
   }
 
   /** What happened in a run. */
-  record Outcome(int gets, int hits, long fetched, int restarts, int changes) {}
+  record Outcome(int gets, int hits, long fetched, long pushed, int restarts, int changes) {}
 
   private static final int STEPS = 2000;
   private static final int KEYS = 24;
@@ -83,6 +89,10 @@ final class ClusterSimulation implements AutoCloseable {
   private static final long FETCH_NS = 120_000_000;
   private static final long ASK_NS = 80_000_000;
   private static final long DEADLINE_NS = 6_000_000_000L;
+  private static final long HAND_OVER_NS = 2_000_000_000L;
+
+  /** A link that does not move is closed after this time, and its blocks go elsewhere. */
+  private static final long HAND_OVER_END_NS = 30_000_000_000L;
 
   private final SplittableRandom random;
   private final Planted planted;
@@ -98,6 +108,7 @@ final class ClusterSimulation implements AutoCloseable {
   private int gets;
   private int hits;
   private long fetched;
+  private long pushed;
   private int restarts;
   private int changes;
 
@@ -167,9 +178,9 @@ final class ClusterSimulation implements AutoCloseable {
     }
     for (Node node : nodes) {
       node.checkEnd();
-      fetched += node.harness().counters.get(Counter.NODE_FETCHED);
+      node.count();
     }
-    return new Outcome(gets, hits, fetched, restarts, changes);
+    return new Outcome(gets, hits, fetched, pushed, restarts, changes);
   }
 
   private void act() throws IOException, ProtocolViolation {
@@ -189,7 +200,12 @@ final class ClusterSimulation implements AutoCloseable {
       restarts++;
     } else if (dice < 750) {
       nowNs += random.nextLong(200_000_000);
-    } else if (members != null && dice < 770) {
+    } else if (dice < 770) {
+      boolean ignored =
+          node.handOver().start(1 + random.nextLong(HAND_OVER_NS), 1 + random.nextLong(1 << 17));
+    } else if (dice < 774) {
+      node.handOver().cancel();
+    } else if (members != null && dice < 794) {
       change(members, node);
     }
   }
@@ -254,10 +270,15 @@ final class ClusterSimulation implements AutoCloseable {
     private @Nullable NodeTier tier;
     private @Nullable NodeServer server;
     private @Nullable Membership membership;
+    private @Nullable HandOver handOver;
+    private long handOverNs;
     private IndexHarness.@Nullable Client client;
 
     /** The key that the client waits for; -1: none. */
     private long sought = -1;
+
+    /** The key that the client waits to write; -1: none. */
+    private long put = -1;
 
     private long deadlineNs;
 
@@ -268,6 +289,10 @@ final class ClusterSimulation implements AutoCloseable {
 
     IndexHarness harness() {
       return Objects.requireNonNull(harness);
+    }
+
+    HandOver handOver() {
+      return Objects.requireNonNull(handOver);
     }
 
     private IndexHarness.Client client() {
@@ -302,6 +327,7 @@ final class ClusterSimulation implements AutoCloseable {
               served(index),
               TroubleLog.NONE);
       here.accept(serving::admit);
+      handOver = new HandOver(made, served(index), () -> nowNs, () -> {});
       transport = here;
       tier = made;
       harness = index;
@@ -345,6 +371,8 @@ final class ClusterSimulation implements AutoCloseable {
       return switch (planted) {
         case LEASE_RELEASED_BEFORE_THE_READ_ENDED -> new EarlyRelease(sessions);
         case HINT_TAKEN_FOR_TRUTH -> new Trusting(sessions, index);
+        case PUSH_VISIBLE_BEFORE_ITS_CHECKSUM, LATE_PUSH_INTO_A_REUSED_SLOT ->
+            new EarlyEnd(sessions, planted == Planted.PUSH_VISIBLE_BEFORE_ITS_CHECKSUM);
         default -> sessions;
       };
     }
@@ -357,26 +385,40 @@ final class ClusterSimulation implements AutoCloseable {
         transport.close();
       }
       if (harness != null) {
-        fetched += harness.counters.get(Counter.NODE_FETCHED);
+        count();
         harness.close();
       }
+    }
+
+    void count() {
+      fetched += harness().counters.get(Counter.NODE_FETCHED);
+      pushed += harness().counters.get(Counter.NODE_TAKEN);
     }
 
     /** The daemon is killed and starts anew, without its blocks. */
     void restart() throws IOException, ProtocolViolation {
       stop();
       sought = -1;
+      put = -1;
       start();
     }
 
+    /** Begins a put; its slot may take time, because other nodes push blocks here. */
     void put(long key) throws ProtocolViolation {
-      if (sought >= 0) {
-        return;
+      if (isFree()) {
+        put = key;
+        deadlineNs = nowNs + DEADLINE_NS;
+        client().sendWords(Verb.RESERVE, RequestDescriptor.FLAG_CHECKSUMS, 8, 1, new long[] {key});
       }
-      client().sendWords(Verb.RESERVE, RequestDescriptor.FLAG_CHECKSUMS, 8, 1, new long[] {key});
-      IndexHarness.Answer reserved = client().await();
+    }
+
+    private boolean isFree() {
+      return sought < 0 && put < 0;
+    }
+
+    private void write(long key, IndexHarness.Answer reserved) throws ProtocolViolation {
       if (reserved.ids().isEmpty()) {
-        return; // it is there, or on its way
+        return; // it is there, or on its way, or there is no slot
       }
       MemorySegment slot = slot(reserved);
       fill(slot, key);
@@ -397,7 +439,7 @@ final class ClusterSimulation implements AutoCloseable {
     }
 
     void get(long key) throws ProtocolViolation {
-      if (sought < 0) {
+      if (isFree()) {
         sought = key;
         deadlineNs = nowNs + DEADLINE_NS;
         gets++;
@@ -411,18 +453,37 @@ final class ClusterSimulation implements AutoCloseable {
       int ignored = index.agent().doWork();
       if (tier != null && server != null && transport != null) {
         ignored += tier.readers().getFirst().doWork() + server.doWork() + transport.poll(0);
+        ignored += handOver().doWork();
       }
+      checkHandOver();
       if (random.nextInt(4) == 0) {
         index.agent().checkInvariants();
       }
       if (sought >= 0 && client().hasAnswer()) {
         check(client().take());
         sought = -1;
-      } else if (sought >= 0 && nowNs > deadlineNs) {
-        throw new Violation("a get of key " + sought + " was not answered in time");
+      } else if (put >= 0 && client().hasAnswer()) {
+        write(put, client().take());
+        put = -1;
+      } else if (!isFree() && nowNs > deadlineNs) {
+        throw new Violation("a get of " + sought + " or a put of " + put + " was not answered");
       }
-      if (flips == 0 && index.counters.get(Counter.CORRUPT) > 0) {
+      if (flips == 0
+          && index.counters.get(Counter.CORRUPT) + index.counters.get(Counter.NODE_TAKE_CORRUPT)
+              > 0) {
         throw new Violation("a block was damaged on its way to " + address);
+      }
+    }
+
+    private void checkHandOver() {
+      boolean isRunning = handOver().progress().isRunning();
+      handOverNs = isRunning && handOverNs > 0 ? handOverNs : isRunning ? nowNs : 0;
+      if (isRunning && nowNs - handOverNs > HAND_OVER_END_NS) {
+        throw new Violation("a hand-over of " + address + " does not end");
+      }
+      long pushedMax = (long) (IndexHarness.PUSHED_SHARE * slots * IndexHarness.SLOT_BYTES);
+      if (harness().directory().pushedBytes(Grant.NO_TENANT) > pushedMax) {
+        throw new Violation("pushed blocks fill more than their share at " + address);
       }
     }
 
@@ -439,9 +500,11 @@ final class ClusterSimulation implements AutoCloseable {
     }
 
     boolean isQuiet() {
-      return sought < 0
+      return isFree()
           && harness().agent().isIdle()
-          && harness().counters.get(Counter.GAUGE_LEASES) == 0;
+          && !handOver().progress().isRunning()
+          && harness().counters.get(Counter.GAUGE_LEASES) == 0
+          && harness().counters.get(Counter.GAUGE_RESERVATIONS) == 0;
     }
 
     void checkEnd() {
@@ -456,19 +519,40 @@ final class ClusterSimulation implements AutoCloseable {
     }
   }
 
-  /**
-   * Notes which blocks this start of a node has said it has. Others ask for no other blocks.
-   *
-   * @param isForged whether others can't know which start of the node answers
-   */
-  private record Honest(NodeIndex index, boolean isForged, Set<Long> told) implements NodeIndex {
-    Honest(NodeIndex index, boolean isForged) {
-      this(index, isForged, new HashSet<>());
+  /** A way to an index, which passes on what is asked. */
+  private abstract static class Passing implements NodeIndex {
+    final NodeIndex index;
+
+    Passing(NodeIndex index) {
+      this.index = index;
     }
 
     @Override
     public Session open(String name, Grant grant, Runnable ended) throws IOException {
       return index.open(name, grant, ended);
+    }
+
+    @Override
+    public void close(Session session) {
+      index.close(session);
+    }
+
+    @Override
+    public MemorySegment slab(int slab) {
+      return index.slab(slab);
+    }
+  }
+
+  /** Notes which blocks this start of a node has said it has. Others ask for no other blocks. */
+  private static final class Honest extends Passing {
+    /** Whether others can't know which start of the node answers. */
+    private final boolean isForged;
+
+    private final Set<Long> told = new HashSet<>();
+
+    Honest(NodeIndex index, boolean isForged) {
+      super(index);
+      this.isForged = isForged;
     }
 
     private static long key(NodeCall.Blocks blocks, int i) {
@@ -502,23 +586,12 @@ final class ClusterSimulation implements AutoCloseable {
         }
       }
     }
-
-    @Override
-    public void close(Session session) {
-      index.close(session);
-    }
-
-    @Override
-    public MemorySegment slab(int slab) {
-      return index.slab(slab);
-    }
   }
 
   /** Ends each lease before the bytes of its block have left. */
-  private record EarlyRelease(NodeIndex index) implements NodeIndex {
-    @Override
-    public Session open(String name, Grant grant, Runnable ended) throws IOException {
-      return index.open(name, grant, ended);
+  private static final class EarlyRelease extends Passing {
+    EarlyRelease(NodeIndex index) {
+      super(index);
     }
 
     @Override
@@ -538,32 +611,51 @@ final class ClusterSimulation implements AutoCloseable {
                   }))
           : index.call(session, call);
     }
+  }
 
-    @Override
-    public void close(Session session) {
-      index.close(session);
+  /** Commits each pushed block before its bytes have come, or gives its slot back. */
+  private static final class EarlyEnd extends Passing {
+    private final boolean commits;
+
+    EarlyEnd(NodeIndex index, boolean commits) {
+      super(index);
+      this.commits = commits;
     }
 
     @Override
-    public MemorySegment slab(int slab) {
-      return index.slab(slab);
+    public boolean call(Session session, NodeCall call) {
+      return call instanceof NodeCall.Reserve reserve
+          ? index.call(
+              session,
+              new NodeCall.Reserve(
+                  reserve.block(),
+                  reserved -> {
+                    if (reserved instanceof NodeCall.Reserved.Go go) {
+                      boolean ignored = index.call(session, end(go, reserve.block().blockBytes()));
+                    }
+                    reserve.answer().accept(reserved);
+                  }))
+          : index.call(session, call);
+    }
+
+    private NodeCall end(NodeCall.Reserved.Go go, int bytes) {
+      return commits
+          ? new NodeCall.Commit(
+              go.reservation(),
+              Checksums.of(index.slab(go.slab()).asSlice(go.offset(), bytes)),
+              _ -> {})
+          : new NodeCall.Abort(go.reservation(), false);
     }
   }
 
   /** Remembers where blocks were leased, and does not look again. */
-  private static final class Trusting implements NodeIndex {
-    private final NodeIndex index;
+  private static final class Trusting extends Passing {
     private final IndexHarness harness;
     private final Map<Long, NodeCall.Leased.Here> remembered = new HashMap<>();
 
     Trusting(NodeIndex index, IndexHarness harness) {
-      this.index = index;
+      super(index);
       this.harness = harness;
-    }
-
-    @Override
-    public Session open(String name, Grant grant, Runnable ended) throws IOException {
-      return index.open(name, grant, ended);
     }
 
     @Override
@@ -598,16 +690,6 @@ final class ClusterSimulation implements AutoCloseable {
                       before.length(),
                       Checksums.of(slot))
                   : leased);
-    }
-
-    @Override
-    public void close(Session session) {
-      index.close(session);
-    }
-
-    @Override
-    public MemorySegment slab(int slab) {
-      return index.slab(slab);
     }
   }
 }

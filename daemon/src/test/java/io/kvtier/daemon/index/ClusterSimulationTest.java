@@ -25,12 +25,14 @@ class ClusterSimulationTest {
   @Test
   void anySeed_breaksNoPromise() throws IOException, ProtocolViolation {
     long fetched = 0;
+    long pushed = 0;
     int restarts = 0;
     int changes = 0;
     for (long seed = 0; seed < SEEDS; seed++) {
       try {
         ClusterSimulation.Outcome outcome = run(seed, Planted.NONE);
         fetched += outcome.fetched();
+        pushed += outcome.pushed();
         restarts += outcome.restarts();
         changes += outcome.changes();
       } catch (RuntimeException e) {
@@ -39,6 +41,7 @@ class ClusterSimulationTest {
     }
     // Otherwise the simulation would show nothing.
     assertTrue(fetched > 10L * SEEDS, fetched + " blocks fetched");
+    assertTrue(pushed > 2L * SEEDS, pushed + " blocks pushed");
     assertTrue(restarts > 0);
     assertTrue(changes > SEEDS, changes + " nodes left");
   }

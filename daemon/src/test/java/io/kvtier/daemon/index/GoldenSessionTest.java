@@ -84,6 +84,7 @@ class GoldenSessionTest {
                           64,
                           64,
                           0.25,
+                          0.5,
                           new Limits.Times(
                               30_000_000_000L,
                               600_000_000_000L,

@@ -81,6 +81,7 @@ public final class IndexHarness implements AutoCloseable {
   static final long RESERVATION_NS = 30_000_000_000L;
   static final long RETENTION_NS_MAX = 86_400_000_000_000L;
   static final double RETAINED_SHARE = 0.25;
+  static final double PUSHED_SHARE = 0.5;
 
   /** Refuses everything; a block that it would check stays staging. */
   static final class NoPipeline implements Pipeline {
@@ -436,6 +437,7 @@ public final class IndexHarness implements AutoCloseable {
         blocks,
         blocks,
         RETAINED_SHARE,
+        PUSHED_SHARE,
         new Limits.Times(
             LEASE_NS,
             600_000_000_000L,

@@ -244,6 +244,48 @@ abstract class NodeTransportContract {
   }
 
   @Test
+  void blocksOfBothSides_comeIntoTheirTargets() {
+    reader.open().send(frame(FrameType.PING, 0));
+    await(() -> holder.link != null);
+    MemorySegment pushed = block(3 << 20, 7);
+    MemorySegment served = block(3 << 20, 8);
+    MemorySegment there = arena.allocate(3 << 20, 8);
+    MemorySegment here = arena.allocate(3 << 20, 8);
+    holder.targets.add(there);
+    reader.targets.add(here);
+    reader
+        .open()
+        .send(frame(FrameType.PUSH, 1).with(3 << 20, Checksums.of(pushed), 0), pushed, () -> {});
+    sendBlock(holder.open(), 2, served, () -> {});
+    await(() -> holder.checksums.size() == 1 && reader.checksums.size() == 1);
+    assertEquals(-1, there.mismatch(pushed));
+    assertEquals(-1, here.mismatch(served));
+    assertEquals(Checksums.of(pushed), holder.checksums.getFirst());
+  }
+
+  @Test
+  void linkThatBreaksInABlock_leavesItsTargetAlone_afterTheEnd() {
+    reader.open().send(frame(FrameType.PING, 0));
+    await(() -> holder.link != null);
+    // More than the kernel keeps of a connection.
+    int bytes = 24 << 20;
+    MemorySegment target = arena.allocate(bytes, 8);
+    holder.targets.add(target);
+    reader.open().send(frame(FrameType.PUSH, 1).with(bytes, 0, 0), block(bytes, 5), () -> {});
+    await(() -> holder.frames.size() == 2);
+    reader.open().close("enough");
+    await(() -> !holder.closed.isEmpty());
+    assertTrue(holder.checksums.isEmpty(), "the block came whole");
+    target.fill((byte) 0x55);
+    for (int i = 0; i < 20; i++) {
+      turn();
+    }
+    for (long i = 0; i < bytes; i += 4096) {
+      assertEquals(0x55, target.get(ValueLayout.JAVA_BYTE, i));
+    }
+  }
+
+  @Test
   void targetOfAnotherLength_closesTheLink() {
     reader.open().send(frame(FrameType.FETCH, 0));
     await(() -> holder.link != null);

@@ -442,8 +442,9 @@ public final class SimulatedNetwork {
           }
         });
       }
-      if (copy.type() == FrameType.FETCH || copy.type() == FrameType.ASK) {
-        echo(copy.id());
+      switch (copy.type()) {
+        case FETCH, ASK, RESERVE -> echo(copy.id());
+        default -> {}
       }
       keep(copy, payload);
     }

@@ -2,7 +2,6 @@ package io.kvtier.daemon.node;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.TcpTransport;
 import java.io.IOException;
@@ -23,8 +22,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Links over TCP on loopback, in plaintext. */
 class TcpTransportTest extends NodeTransportContract {
-  private @Nullable ServerSocketChannel listening;
-  private @Nullable TcpTransport accepting;
+  private @Nullable Loopback loopback;
 
   /** The certificates of both sides; null for plaintext. */
   @Nullable Supplier<SSLContext> tls() throws IOException {
@@ -33,41 +31,28 @@ class TcpTransportTest extends NodeTransportContract {
 
   @Override
   Pair open(NodeLink.Listener acceptor) throws IOException {
-    ServerSocketChannel socket = ServerSocketChannel.open();
-    listening = socket;
-    socket.bind(new InetSocketAddress("0.0.0.0", 0));
-    TcpTransport to = new TcpTransport(tls());
-    accepting = to;
-    Thread.ofPlatform()
-        .daemon()
-        .start(() -> {
-          try {
-            while (true) {
-              SocketChannel channel = socket.accept();
-              to.later(() -> {
-                var _ = to.adopt(channel, acceptor);
-              });
-            }
-          } catch (IOException e) {
-            // The test is over.
-          }
-        });
-    int port = ((InetSocketAddress) socket.getLocalAddress()).getPort();
-    return new Pair(new TcpTransport(tls()), to, new NodeAddress("127.0.0.1", port));
+    Loopback made =
+        new Loopback(
+            tls(),
+            make -> {
+              var _ = make.apply(acceptor);
+              return true;
+            });
+    loopback = made;
+    return new Pair(made.from(), made.to(), made.address());
   }
 
   @AfterEach
   void stopListening() throws IOException {
-    if (listening != null) {
-      listening.close();
+    if (loopback != null) {
+      loopback.close();
     }
   }
 
   private Side strange(ByteBuffer bytes) throws IOException {
     Side heard = new Side();
-    ServerSocketChannel socket = listening;
-    TcpTransport to = accepting;
-    assertTrue(socket != null && to != null);
+    assertTrue(loopback != null);
+    TcpTransport to = loopback.to();
     try (ServerSocketChannel own = ServerSocketChannel.open()) {
       own.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
       SocketChannel client = SocketChannel.open(own.getLocalAddress());

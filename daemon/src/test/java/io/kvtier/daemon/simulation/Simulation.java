@@ -483,6 +483,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         64 + random.nextInt(512),
         32 + random.nextInt(512),
         planted == Planted.RETENTION_BEYOND_THE_QUOTA ? 0.9 : RETAINED_SHARE,
+        0.5,
         new Limits.Times(
             30_000_000_000L,
             600_000_000_000L,

@@ -129,7 +129,7 @@ public record Frame(
               + in.getInt(at + FrameDescriptor.TYPE_OFFSET)
               + ", which this version does not know");
     }
-    if (payload > 0 && type != FrameType.BLOCK) {
+    if (payload > 0 && !type.hasBlock()) {
       throw new FrameException("a frame " + type + " has a block of " + payload + " bytes");
     }
     int bodyBytes = in.getInt(at + FrameDescriptor.BODY_BYTES_OFFSET);

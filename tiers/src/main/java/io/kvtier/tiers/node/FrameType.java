@@ -2,7 +2,10 @@ package io.kvtier.tiers.node;
 
 import org.jspecify.annotations.Nullable;
 
-/** What a frame is for. The reader sends requests, the holder of the blocks answers them. */
+/**
+ * What a frame is for. The side that has connected sends requests, the other side answers them. The
+ * frames of one push all have the number of its RESERVE.
+ */
 public enum FrameType {
   /** The first frame of a reader: its name and its token. */
   HELLO(1),
@@ -35,9 +38,33 @@ public enum FrameType {
   PING(10),
 
   /** The answer to a PING. */
-  PONG(11);
+  PONG(11),
 
-  private static final FrameType[] BY_CODE = new FrameType[12];
+  /** Tells the properties of a namespace, so that blocks of it can be pushed. */
+  SPACE(12),
+
+  /** Asks for a slot that a block can be pushed to. */
+  RESERVE(13),
+
+  /** The slot is reserved; or the namespace of a SPACE is registered. */
+  GO(14),
+
+  /** The block of a RESERVE is in the other node already. */
+  HAVE(15),
+
+  /** The block of a RESERVE, or the namespace of a SPACE, is not taken: the status says why. */
+  NO(16),
+
+  /** The bytes of a block for which there is a slot. */
+  PUSH(17),
+
+  /** The end of a push: the block is visible if the status is OK. */
+  PUSHED(18),
+
+  /** The block of a RESERVE is not going to be pushed. */
+  ABORT(19);
+
+  private static final FrameType[] BY_CODE = new FrameType[20];
 
   static {
     for (FrameType type : values()) {
@@ -53,6 +80,11 @@ public enum FrameType {
 
   int code() {
     return code;
+  }
+
+  /** Whether the bytes of a block can follow the frame. */
+  boolean hasBlock() {
+    return this == BLOCK || this == PUSH;
   }
 
   /** The type of a code; null if there is none. */

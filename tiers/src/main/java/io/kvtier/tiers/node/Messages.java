@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** The bodies of frames. */
 public final class Messages {
@@ -148,6 +149,120 @@ public final class Messages {
         run++;
       }
       return run;
+    }
+  }
+
+  /**
+   * The namespace of blocks that are to be pushed.
+   *
+   * @param text the tenant, the block size and the properties
+   */
+  public record Space(long high, long low, String text) {
+    /** Reads the body of a SPACE. */
+    public static Space of(ByteBuffer body) throws FrameException {
+      if (body.remaining() < 2 * Long.BYTES) {
+        throw new FrameException("a body of " + body.remaining() + " bytes names no namespace");
+      }
+      return new Space(
+          body.getLong(), body.getLong(), StandardCharsets.UTF_8.decode(body).toString());
+    }
+  }
+
+  /** The body of a SPACE; null if the text is too long for one. */
+  static @Nullable ByteBuffer spaceOf(Push push) {
+    byte[] text = push.spaceText.getBytes(StandardCharsets.UTF_8);
+    int bytes = 2 * Long.BYTES + text.length;
+    return bytes > FrameDescriptor.BODY_BYTES_MAX
+        ? null
+        : little(bytes).putLong(push.high).putLong(push.low).put(text).flip();
+  }
+
+  /**
+   * A block that is to be pushed.
+   *
+   * @param parent the fingerprint of the block before it in its sequence; 0: unknown
+   * @param keys the key of the block, and perhaps that of the block before it
+   */
+  public record Reserve(int depth, int importance, boolean isEncoded, long parent, Keys keys) {
+    private static final int HEAD_BYTES = 16;
+    private static final int IMPORTANCE_MASK = 3;
+    private static final int ENCODED = 4;
+
+    /** Reads the body of a RESERVE. */
+    public static Reserve of(ByteBuffer body) throws FrameException {
+      if (body.remaining() < HEAD_BYTES) {
+        throw new FrameException("a body of " + body.remaining() + " bytes reserves no block");
+      }
+      int depth = body.getInt();
+      int flags = body.getInt();
+      long parent = body.getLong();
+      Keys keys = Keys.of(body);
+      if (depth < 0
+          || (flags & ~(IMPORTANCE_MASK | ENCODED)) != 0
+          || keys.count > 2
+          || keys.blockBytes == 0) {
+        throw new FrameException(
+            "a RESERVE names "
+                + keys.count
+                + " keys of a block of "
+                + keys.blockBytes
+                + " bytes at depth "
+                + depth
+                + " with flags "
+                + Integer.toHexString(flags)
+                + ": that can't be");
+      }
+      return new Reserve(depth, flags & IMPORTANCE_MASK, (flags & ENCODED) != 0, parent, keys);
+    }
+  }
+
+  /** The body of a RESERVE. */
+  static ByteBuffer reserveOf(Push push) {
+    int keyBytes = (int) push.key.byteSize();
+    int count = push.parentKey.byteSize() == keyBytes ? 2 : 1;
+    ByteBuffer out = little(Reserve.HEAD_BYTES + Keys.HEAD_BYTES + count * keyBytes);
+    out.putInt(push.depth)
+        .putInt(push.importance | (push.isEncoded ? Reserve.ENCODED : 0))
+        .putLong(push.parent)
+        .putLong(push.high)
+        .putLong(push.low)
+        .putInt(push.group)
+        .putInt(keyBytes)
+        .putInt(count)
+        .putInt(push.length)
+        .put(push.key.asByteBuffer());
+    if (count == 2) {
+      out.put(push.parentKey.asByteBuffer());
+    }
+    return out.flip();
+  }
+
+  /**
+   * How much a node can still take, in each answer to a SPACE or RESERVE.
+   *
+   * @param unusedBytes memory that no block has
+   * @param shareBytes what is left of the share that pushed blocks may fill
+   * @param why a refusal in words; empty for none
+   */
+  public record Room(long unusedBytes, long shareBytes, String why) {
+    /** Reads the body of a GO, HAVE or NO. */
+    static Room of(ByteBuffer body) throws FrameException {
+      if (body.remaining() < 2 * Long.BYTES) {
+        throw new FrameException("a body of " + body.remaining() + " bytes tells no room");
+      }
+      return new Room(
+          body.getLong(), body.getLong(), StandardCharsets.UTF_8.decode(body).toString());
+    }
+
+    /** The body of a GO, HAVE or NO. */
+    public ByteBuffer body() {
+      byte[] text = why.getBytes(StandardCharsets.UTF_8);
+      int length = Math.min(text.length, TEXT_BYTES_MAX);
+      return little(2 * Long.BYTES + length)
+          .putLong(unusedBytes)
+          .putLong(shareBytes)
+          .put(text, 0, length)
+          .flip();
     }
   }
 

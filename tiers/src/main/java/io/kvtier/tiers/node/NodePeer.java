@@ -33,6 +33,8 @@ public final class NodePeer {
   private final PeerSpeed speed = new PeerSpeed();
   private final LongAdder blocks = new LongAdder();
   private final LongAdder bytes = new LongAdder();
+  private final LongAdder pushedBlocks = new LongAdder();
+  private final LongAdder pushedBytes = new LongAdder();
   private final LongAdder errors = new LongAdder();
   private final LongAdder stale = new LongAdder();
   private final LongAdder hedges = new LongAdder();
@@ -108,6 +110,16 @@ public final class NodePeer {
     return bytes.sum();
   }
 
+  /** The blocks that were pushed to the node. */
+  public long pushedBlocks() {
+    return pushedBlocks.sum();
+  }
+
+  /** The bytes of these blocks. */
+  public long pushedBytes() {
+    return pushedBytes.sum();
+  }
+
   /** The fetches that failed, without those of blocks that the node no longer had. */
   public long errors() {
     return errors.sum();
@@ -154,6 +166,11 @@ public final class NodePeer {
   void countBlock(int length) {
     blocks.increment();
     bytes.add(length);
+  }
+
+  void countPushed(int length) {
+    pushedBlocks.increment();
+    pushedBytes.add(length);
   }
 
   void countError() {

@@ -17,11 +17,11 @@ import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Asks other nodes for blocks, and fetches blocks from them, over one connection to each node. A
- * fetch is tried with each node that is said to have the block, the fastest first, until one
- * delivers bytes that match their checksum. If a node is late, a second one is asked as well: the
- * block whose bytes begin to come first goes to the slot, the other goes nowhere. A block that no
- * node delivers is a miss.
+ * Asks other nodes for blocks, fetches blocks from them and pushes blocks to them, over one
+ * connection to each node. A fetch is tried with each node that is said to have the block, the
+ * fastest first, until one delivers bytes that match their checksum. If a node is late, a second
+ * one is asked as well: the block whose bytes begin to come first goes to the slot, the other goes
+ * nowhere. A block that no node delivers is a miss.
  *
  * <p>Confined to the thread that calls {@link #doWork}, except {@link #fetch}, {@link #ask} and
  * {@link #survey(Survey)}.
@@ -52,6 +52,7 @@ public final class NodeReader {
   private final NodeTransport transport;
   private final Options options;
   private final NodeHints hints;
+  private final PushQueue pushes;
   private final Consumer<Transfer> finished;
   private final TroubleLog troubles;
   private final List<PeerLink> links = new ArrayList<>();
@@ -73,6 +74,7 @@ public final class NodeReader {
    * @param number of this reader among those of the daemon
    * @param firstId where the numbers of requests begin: drawn anew for each start, so that an
    *     answer of an earlier start answers nothing
+   * @param pushes the blocks that all readers push
    * @param finished takes transfers that are over; on the reader's thread
    */
   public NodeReader(
@@ -81,9 +83,11 @@ public final class NodeReader {
       Options options,
       long firstId,
       NodeHints hints,
+      PushQueue pushes,
       Consumer<Transfer> finished,
       TroubleLog troubles) {
     this.number = number;
+    this.pushes = pushes;
     this.transport = transport;
     this.options = options;
     this.hints = hints;
@@ -138,6 +142,11 @@ public final class NodeReader {
     transport.wake();
   }
 
+  /** Ends a wait of the thread. */
+  void wake() {
+    transport.wake();
+  }
+
   // ---- rounds
 
   /**
@@ -168,11 +177,15 @@ public final class NodeReader {
     for (int left = waiting.size(); left > 0; left--) {
       goOn(waiting.remove());
     }
+    work += pushes.serve(links, nowNs, ++turn);
     return work;
   }
 
   /** How long the thread may wait for the next event. */
   public long waitNs() {
+    if (!pushes.isEmpty()) {
+      return BUSY_WAIT_NS;
+    }
     for (PeerLink link : links) {
       if (link.isWaiting()) {
         return BUSY_WAIT_NS;
@@ -411,6 +424,10 @@ public final class NodeReader {
 
   HedgeTimes hedges() {
     return hedges;
+  }
+
+  PushQueue pushQueue() {
+    return pushes;
   }
 
   long nowNs() {

@@ -38,6 +38,7 @@ public final class NodeTier {
 
   private final List<NodeReader> readers = new ArrayList<>();
   private final NodeHints hints;
+  private final PushQueue pushes = new PushQueue(this::peers);
   private final Fetches pipeline;
   private final AtomicInteger surveys = new AtomicInteger();
 
@@ -67,6 +68,7 @@ public final class NodeTier {
               options,
               firstIds.getAsLong(),
               hints,
+              pushes,
               pipeline::finish,
               troubles));
     }
@@ -178,6 +180,23 @@ public final class NodeTier {
   /** Fetches blocks. */
   public Pipeline pipeline() {
     return pipeline;
+  }
+
+  /** Has a block pushed to one of the nodes; from any thread. The caller bounds their number. */
+  public void push(Push push) {
+    pushes.add(push);
+    readers.forEach(NodeReader::wake);
+  }
+
+  /** Ends all pushes that no node has a slot for; from any thread. */
+  public void cancelPushes() {
+    pushes.cancel();
+    readers.forEach(NodeReader::wake);
+  }
+
+  /** Takes pushes again after {@link #cancelPushes}, when all earlier ones are over. */
+  public void openPushes() {
+    pushes.open();
   }
 
   /** Whether any node can be asked; from any thread. */

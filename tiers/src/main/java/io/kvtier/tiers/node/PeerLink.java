@@ -50,6 +50,7 @@ final class PeerLink implements NodeLink.Listener {
 
   private final NodeReader reader;
   private final NodePeer peer;
+  private final PushLine pushes;
   private final Map<Long, Asked> asked = new LinkedHashMap<>();
   private final Map<Long, Fetching> fetches = new LinkedHashMap<>();
 
@@ -81,10 +82,20 @@ final class PeerLink implements NodeLink.Listener {
   PeerLink(NodeReader reader, NodePeer peer) {
     this.reader = reader;
     this.peer = peer;
+    pushes = new PushLine(this, reader);
   }
 
   NodePeer peer() {
     return peer;
+  }
+
+  /** What is pushed to the node. */
+  PushLine pushes() {
+    return pushes;
+  }
+
+  @Nullable NodeLink link() {
+    return link;
   }
 
   boolean isReady() {
@@ -118,7 +129,7 @@ final class PeerLink implements NodeLink.Listener {
   }
 
   boolean isWaiting() {
-    return !asked.isEmpty() || !fetches.isEmpty();
+    return !asked.isEmpty() || !fetches.isEmpty() || pushes.isWaiting();
   }
 
   /** What is fetched from this node must not be tried with some others. */
@@ -163,7 +174,8 @@ final class PeerLink implements NodeLink.Listener {
   }
 
   private void watch(NodeLink now, long nowNs) {
-    if (nowNs - now.heardNs() >= SILENT_NS) {
+    // A node that takes the bytes of blocks may have no time for a PONG.
+    if (nowNs - (pushes.isWaiting() ? now.movedNs() : now.heardNs()) >= SILENT_NS) {
       now.close("the node was silent for " + SILENT_NS / 1_000_000_000L + " s");
       return;
     }
@@ -171,6 +183,7 @@ final class PeerLink implements NodeLink.Listener {
       ping(now, nowNs);
     }
     endLate(now, nowNs);
+    pushes.advance(now, nowNs);
   }
 
   private void ping(NodeLink now, long nowNs) {
@@ -210,7 +223,7 @@ final class PeerLink implements NodeLink.Listener {
       }
     }
     toHedge.forEach(reader::hedge);
-    if (isSilent) {
+    if (isSilent && !pushes.isWaiting()) {
       now.close("the node did not answer in time");
     }
   }
@@ -274,7 +287,7 @@ final class PeerLink implements NodeLink.Listener {
     now.send(frame(FrameType.FETCH, Status.OK, id).with(Messages.keyOf(fetch.transfer)));
   }
 
-  private Frame frame(FrameType type, Status status, long id) {
+  Frame frame(FrameType type, Status status, long id) {
     return Frame.of(type, status, reader.options().incarnation(), incarnation, id);
   }
 
@@ -319,7 +332,11 @@ final class PeerLink implements NodeLink.Listener {
           pingId = 0;
         }
       }
-      default -> throw new FrameException("a node that was asked sends a frame " + frame.type());
+      default -> {
+        if (!pushes.answered(from, frame, reader.nowNs())) {
+          throw new FrameException("a node that was asked sends a frame " + frame.type());
+        }
+      }
     }
     return null;
   }
@@ -478,6 +495,7 @@ final class PeerLink implements NodeLink.Listener {
     fetchedBytes = 0;
     unanswered.forEach(one -> one.asker.answered(peer, null));
     released();
+    pushes.closed(why);
     for (Fetching one : undelivered) {
       if (!isGone) {
         peer.countError();

@@ -69,6 +69,9 @@ public abstract class BlockRecords {
   /** The copies of the block are in the encoded form of its namespace. */
   public static final int FLAG_ENCODED = 8192;
 
+  /** Another node has pushed the first tier's copy, and nobody has used it here. */
+  public static final int FLAG_PUSHED = 16384;
+
   /** The bytes of one record. */
   public static final int RECORD_BYTES = 64;
 

@@ -31,6 +31,7 @@ public final class Directory extends BlockRecords implements AutoCloseable {
   private byte[] tenants = {};
   private long[] blockBytes = {};
   private final int[] recordsOfTenant = new int[Byte.MAX_VALUE];
+  private final long[] pushedOfTenant = new long[Byte.MAX_VALUE];
   private int[] recordsOf = new int[64];
   private int freeHead = NONE;
   private int highWater;
@@ -139,6 +140,27 @@ public final class Directory extends BlockRecords implements AutoCloseable {
     retentions.remove(block, tenants[namespaceId], blockBytes[namespaceId]);
     set(FLAG_RETAINED, block, false);
     copies.changed(block);
+  }
+
+  /** Another node pushes a block: it counts among the pushed ones of its tenant. */
+  public void beginPushed(int block) {
+    set(FLAG_PUSHED, block, true);
+    int namespaceId = namespaceId(block);
+    pushedOfTenant[tenants[namespaceId]] += blockBytes[namespaceId];
+  }
+
+  /** A block was used here, or has left the first tier: it no longer counts as pushed. */
+  public void endPushed(int block) {
+    if (has(FLAG_PUSHED, block)) {
+      set(FLAG_PUSHED, block, false);
+      int namespaceId = namespaceId(block);
+      pushedOfTenant[tenants[namespaceId]] -= blockBytes[namespaceId];
+    }
+  }
+
+  /** The bytes of a tenant's blocks that count as pushed, each as long as a raw one. */
+  public long pushedBytes(int tenant) {
+    return pushedOfTenant[tenant];
   }
 
   public int blocksMax() {
@@ -479,6 +501,22 @@ public final class Directory extends BlockRecords implements AutoCloseable {
           "directory counts " + size + " blocks, found " + used + ", linked " + linked);
     }
     retentions.checkInvariants(block -> has(FLAG_RETAINED, block), highWater);
+    checkPushed();
+  }
+
+  private void checkPushed() {
+    long[] bytes = new long[pushedOfTenant.length];
+    for (int block = 0; block < highWater; block++) {
+      if (isUsed(block) && has(FLAG_PUSHED, block)) {
+        bytes[tenants[namespaceId(block)]] += blockBytes[namespaceId(block)];
+        if (copies.slot(0, block) == CopyTable.NO_SLOT) {
+          throw new IllegalStateException("block " + block + " counts as pushed without a slot");
+        }
+      }
+    }
+    if (!Arrays.equals(bytes, pushedOfTenant)) {
+      throw new IllegalStateException("the bytes of pushed blocks do not add up");
+    }
   }
 
   private boolean hasSameKey(int block, int other) {

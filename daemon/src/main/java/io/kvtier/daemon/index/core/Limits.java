@@ -5,6 +5,7 @@ package io.kvtier.daemon.index.core;
  *
  * @param retainedShare the most that clients may retain, as a share of their tenant's part of the
  *     first tier
+ * @param pushedShare the most that blocks may fill which other nodes have pushed, in the same way
  */
 public record Limits(
     int sessionsMax,
@@ -13,6 +14,7 @@ public record Limits(
     int holdsMax,
     int holdsPerSessionMax,
     double retainedShare,
+    double pushedShare,
     Times times) {
   /**
    * The default of {@link Times#standstillNs}. A request that waits for a slot is answered BUSY

@@ -221,7 +221,6 @@ public final class Namespaces {
 
   public Namespace add(int tenant, String name, long blockBytes, Map<String, String> properties) {
     String text = textOf(tenants.name(tenant), blockBytes, properties);
-    ByteBuffer digest = ByteBuffer.wrap(sha256(text));
     int reused = free.nextSetBit(0);
     int id = reused < 0 ? byId.size() : reused;
     Namespace namespace =
@@ -233,7 +232,7 @@ public final class Namespaces {
             blockBytes,
             BlockEncoding.of(properties, blockBytes),
             properties,
-            new Identity(text, new Fingerprint(digest.getLong(), digest.getLong())));
+            new Identity(text, fingerprintOf(text)));
     if (reused < 0) {
       byId.add(namespace);
     } else {
@@ -244,6 +243,12 @@ public final class Namespaces {
     byName.put(new Name(tenant, name), namespace);
     byFingerprint.put(namespace.fingerprint(), namespace);
     return namespace;
+  }
+
+  /** The fingerprint of a namespace's text. */
+  public static Fingerprint fingerprintOf(String text) {
+    ByteBuffer digest = ByteBuffer.wrap(sha256(text));
+    return new Fingerprint(digest.getLong(), digest.getLong());
   }
 
   /**

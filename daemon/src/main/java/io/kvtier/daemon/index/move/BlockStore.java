@@ -263,6 +263,11 @@ public final class BlockStore {
     moves.commits().commitChecksummed(block, checksum);
   }
 
+  /** The bytes of a block that another node pushes are in its slot, and verified. */
+  public void receive(int block, int checksum) {
+    moves.commits().receive(block, checksum);
+  }
+
   /** A block has got its annotation. */
   public void annotated(int block) {
     for (ResidentTier tier : stack.all()) {
@@ -275,6 +280,7 @@ public final class BlockStore {
   /** A client holds a first copy that is resident, or has arrived. */
   public void lease(int block) {
     directory.addHolds(block, 1);
+    directory.endPushed(block);
     if (!first.isResident(block)) {
       // The policy hears of the block when its checksum is made.
       return;

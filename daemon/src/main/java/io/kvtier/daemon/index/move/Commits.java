@@ -69,6 +69,13 @@ final class Commits {
     becomeResident(block, checksum);
   }
 
+  /** Another node has sent the block, with a checksum that its bytes match. */
+  void receive(int block, int checksum) {
+    first.setState(block, CopyState.STAGING);
+    directory.setChecksum(block, checksum);
+    arrivals.becomeResident(block);
+  }
+
   /** The checksum of a block that was committed is made. */
   void finish(int block, int checksum) {
     directory.set(Directory.FLAG_ARRIVED, block, false);

@@ -1,14 +1,16 @@
 package io.kvtier.daemon.index.session;
 
 import io.kvtier.protocol.Records;
+import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 
 /**
- * What another node asks of the index, in a session of its own. Only blocks in the first tier
- * count: nothing is loaded, and no source is asked, so that nodes never send each other in circles.
- * Answers are given on the index's thread, and must neither block nor fail.
+ * What another node asks of the index, in a session of its own, and what this daemon asks in order
+ * to hand its blocks to other nodes. Only blocks in the first tier count: nothing is loaded, and no
+ * source is asked, so that nodes never send each other in circles. Answers are given on the index's
+ * thread, and must neither block nor fail.
  */
 public sealed interface NodeCall {
   /** A block that is not in this node. */
@@ -74,4 +76,126 @@ public sealed interface NodeCall {
     /** There can be no more leases now. */
     record Busy() implements Leased {}
   }
+
+  // ---- blocks that another node pushes
+
+  /**
+   * How much another node can push here.
+   *
+   * @param unusedBytes host memory that no block has
+   * @param shareBytes what is left of the share of memory that pushed blocks may fill
+   */
+  record Room(long unusedBytes, long shareBytes) {}
+
+  /**
+   * Registers a namespace for the session, so that blocks of it can be pushed.
+   *
+   * @param text the tenant, the block size and the properties, as the namespace's fingerprint has
+   *     them
+   */
+  record Introduce(long high, long low, String text, Consumer<Introduced> answer)
+      implements NodeCall {}
+
+  /**
+   * The answer to {@link Introduce}.
+   *
+   * @param why in words, if the status is not OK
+   */
+  record Introduced(Status status, String why, Room room) {}
+
+  /**
+   * A block that another node wants to push.
+   *
+   * @param blocks its name; if there is a second one, it is the block before it in its sequence
+   * @param parent the fingerprint of the block before it; 0: unknown
+   */
+  record Pushed(
+      Blocks blocks, int blockBytes, boolean isEncoded, int importance, int depth, long parent) {}
+
+  /** Reserves a slot for a block. */
+  record Reserve(Pushed block, Consumer<Reserved> answer) implements NodeCall {}
+
+  /** The answer to {@link Reserve}. */
+  sealed interface Reserved {
+    Room room();
+
+    /** A slot for the block, until the commit, the abort or the end of the session. */
+    record Go(long reservation, int slab, long offset, Room room) implements Reserved {}
+
+    /** The block is in this node already. */
+    record Have(Room room) implements Reserved {}
+
+    /**
+     * The block is not taken.
+     *
+     * @param status PENDING: it may be taken soon
+     */
+    record No(Status status, String why, Room room) implements Reserved {}
+  }
+
+  /**
+   * The bytes of a block are in its slot, and match the checksum of its writer: the block becomes
+   * visible.
+   *
+   * @param answer OK, or STALE if there is no such reservation
+   */
+  record Commit(long reservation, int checksum, Consumer<Status> answer) implements NodeCall {}
+
+  /**
+   * Gives a reservation back; nothing writes its slot any more.
+   *
+   * @param isDamaged whether the bytes that came did not match their checksum
+   */
+  record Abort(long reservation, boolean isDamaged) implements NodeCall {}
+
+  // ---- blocks that this daemon hands over
+
+  /** The blocks of the first tier in the order in which they are to be handed over. */
+  record Rank(Consumer<int[]> answer) implements NodeCall {}
+
+  /** Keeps a block where it is until {@link Given}. */
+  record Keep(int block, Consumer<Keeping> answer) implements NodeCall {}
+
+  /** The answer to {@link Keep}. */
+  sealed interface Keeping {
+    /**
+     * A block that stays where it is, with all that another node needs in order to take it.
+     *
+     * @param text of its namespace, as in {@link Introduce}
+     * @param parentKey of the block before it; of length 0 if that block has left
+     * @param parent its fingerprint; 0: unknown
+     * @param checksum made by the block's writer
+     */
+    record Kept(
+        long lease,
+        long high,
+        long low,
+        String text,
+        int group,
+        MemorySegment key,
+        MemorySegment parentKey,
+        long parent,
+        int depth,
+        int importance,
+        boolean isEncoded,
+        int slab,
+        long offset,
+        int length,
+        int checksum)
+        implements Keeping {}
+
+    /** The block is no longer in the first tier. */
+    record Gone() implements Keeping {}
+
+    /** There can be no more leases now. */
+    record Busy() implements Keeping {}
+  }
+
+  /**
+   * A block need not be kept any more.
+   *
+   * @param isTaken whether another node has taken it
+   * @param isDamaged whether its bytes did not match: the block is then checked here
+   */
+  record Given(long lease, int length, boolean isTaken, boolean isDamaged) implements NodeCall {}
 }

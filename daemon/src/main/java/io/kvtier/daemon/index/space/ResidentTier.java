@@ -248,6 +248,9 @@ public final class ResidentTier {
     trust(block);
     setState(block, CopyState.NONE);
     takeBack(block);
+    if (number == 0) {
+      directory.endPushed(block);
+    }
   }
 
   /** The checksum of a copy is that of its bytes. */
@@ -459,6 +462,15 @@ public final class ResidentTier {
   }
 
   // ---- numbers
+
+  /** The copies of a part, from the first to leave to the last, as far as that is known. */
+  public int[] inOrder(int part) {
+    EvictionPolicy policy = policies.of(part);
+    int[] blocks = new int[policy.size()];
+    int[] count = {0};
+    policy.forEach(block -> blocks[count[0]++] = block);
+    return blocks;
+  }
 
   public int resident() {
     return aside.size() + policies.size();

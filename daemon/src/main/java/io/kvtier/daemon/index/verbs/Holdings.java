@@ -88,6 +88,14 @@ public final class Holdings {
     }
   }
 
+  /** Ends the reservation of another node without a commit, unless it has ended. */
+  void endReservation(Session session, long id) {
+    int hold = holds.find(id, HoldTable.RESERVATION, session);
+    if (hold != HoldTable.NONE) {
+      endHold(hold, session);
+    }
+  }
+
   private void endHold(int hold, Session session) {
     int block = holds.block(hold);
     byte kind = holds.kind(hold);

@@ -17,9 +17,10 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What other nodes ask: which blocks are in the first tier, and leases of these. A node sees the
- * namespaces of its session's tenant. It does not count as a client: what engines look up and find
- * stays a figure of its own. Confined to the index.
+ * What other nodes ask: which blocks are in the first tier, and leases of these. {@link NodeIntake}
+ * has what they push, {@link NodeOutlet} what is pushed to them. A node sees the namespaces of its
+ * session's tenant. It does not count as a client: what engines look up and find stays a figure of
+ * its own. Confined to the index.
  */
 public final class NodeCalls {
   private final Directory directory;
@@ -32,8 +33,18 @@ public final class NodeCalls {
   private final LongSupplier clock;
   private final long leaseNs;
   private final int holdsPerSessionMax;
+  private final NodeIntake intake;
+  private final NodeOutlet outlet;
 
-  NodeCalls(IndexCore core, SessionParts parts, BlockStore store, Holdings holdings) {
+  NodeCalls(
+      IndexCore core,
+      SessionParts parts,
+      BlockStore store,
+      Holdings holdings,
+      NodeIntake intake,
+      NodeOutlet outlet) {
+    this.intake = intake;
+    this.outlet = outlet;
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
@@ -55,6 +66,18 @@ public final class NodeCalls {
           answer.accept(lease(session, block, blockBytes));
       case NodeCall.Release(long lease, boolean isDamaged) ->
           holdings.endLease(session, lease, isDamaged);
+      case NodeCall.Introduce introduce ->
+          introduce.answer().accept(intake.introduce(session, introduce));
+      case NodeCall.Reserve(var block, var answer) -> answer.accept(intake.reserve(session, block));
+      case NodeCall.Commit(long reservation, int checksum, var answer) ->
+          answer.accept(intake.commit(session, reservation, checksum));
+      case NodeCall.Abort(long reservation, boolean isDamaged) -> {
+        counters.add(Counter.NODE_TAKE_CORRUPT, isDamaged ? 1 : 0);
+        holdings.endReservation(session, reservation);
+      }
+      case NodeCall.Rank(var answer) -> answer.accept(outlet.rank());
+      case NodeCall.Keep(int block, var answer) -> answer.accept(outlet.keep(session, block));
+      case NodeCall.Given given -> outlet.given(session, given);
     }
   }
 
@@ -104,6 +127,11 @@ public final class NodeCalls {
 
   private @Nullable ResidentTier tierOf(int block) {
     return first.isResident(block) ? first : store.stack().storedIn(block);
+  }
+
+  /** The bytes of pushed blocks, for the counters. */
+  void publishGauges() {
+    intake.publishGauges();
   }
 
   private int find(Namespaces.Namespace namespace, NodeCall.Blocks blocks, int i) {

@@ -11,6 +11,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.slots.SlotAllocator;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** REGISTER and UNREGISTER: which namespaces a session may name. */
 public final class Registrations {
@@ -53,32 +54,59 @@ public final class Registrations {
           "a registration is lines 'property=value', each property once, 'name' among them");
       return;
     }
+    Registered registered =
+        register(session, request.argument, properties, isOfReader(session, request));
+    Namespaces.Namespace namespace = registered.namespace;
+    if (namespace == null) {
+      writer.refuse(session, request, registered.status, registered.why);
+    } else {
+      writer.completeShort(session, request, Status.OK, namespace.number());
+    }
+  }
+
+  /**
+   * A registration.
+   *
+   * @param namespace null if it was refused
+   * @param why the refusal in words
+   */
+  record Registered(Namespaces.@Nullable Namespace namespace, Status status, String why) {
+    private static Registered refused(Status status, String why) {
+      return new Registered(null, status, why);
+    }
+  }
+
+  /**
+   * Registers a namespace for a session, and adds it if there is none with its name.
+   *
+   * @param properties with a name
+   * @param isReader whether the session's client only reads
+   */
+  Registered register(
+      Session session, long blockBytes, Map<String, String> properties, boolean isReader) {
     String name = properties.getOrDefault("name", "");
-    long blockBytes = request.argument;
     int tenant = session.tenant();
     Namespaces.Namespace known = namespaces.byName(tenant, name);
     String difference = known == null ? null : Namespaces.difference(known, blockBytes, properties);
     if (known != null && difference != null) {
       if (!registry.forgetFree(known)) {
-        String refusal =
+        return Registered.refused(
+            Status.NAMESPACE_MISMATCH,
             Registry.taken(
-                known, difference, directory.recordsOf(known.id()), sessions.namesOf(known.id()));
-        writer.refuse(session, request, Status.NAMESPACE_MISMATCH, refusal);
-        return;
+                known, difference, directory.recordsOf(known.id()), sessions.namesOf(known.id())));
       }
       known = null;
     }
     if (known == null) {
-      String why = isOfReader(session, request) ? registry.whyNoReader(tenant, blockBytes) : null;
+      String why = isReader ? registry.whyNoReader(tenant, blockBytes) : null;
       why = why == null ? registry.whyNot(tenant, blockBytes, properties) : why;
       if (why != null) {
-        writer.refuse(session, request, Status.INVALID_ARGUMENT, why);
-        return;
+        return Registered.refused(Status.INVALID_ARGUMENT, why);
       }
       known = registry.add(tenant, name, blockBytes, properties);
     }
     session.namespaces.set(known.id());
-    writer.completeShort(session, request, Status.OK, known.number());
+    return new Registered(known, Status.OK, "");
   }
 
   private static boolean isOfReader(Session session, Request request) {

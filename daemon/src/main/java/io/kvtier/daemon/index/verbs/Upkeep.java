@@ -38,6 +38,7 @@ public final class Upkeep {
   private final MemorySegment key = Arena.ofAuto().allocate(Protocol.KEY_BYTES_MAX, 8);
   private final Map<Integer, Integer> pins = new HashMap<>();
   private boolean drains;
+  private Runnable whenDrainEnds = () -> {};
 
   public Upkeep(BlockStore store, IndexCore core) {
     this.store = store;
@@ -49,6 +50,11 @@ public final class Upkeep {
   /** Whether new blocks are refused. */
   public boolean drains() {
     return drains;
+  }
+
+  /** Sets who hears that new blocks are taken again. */
+  public void whenDrainEnds(Runnable told) {
+    whenDrainEnds = told;
   }
 
   /** Ends the operators' pins on a block that leaves the directory. */
@@ -127,7 +133,10 @@ public final class Upkeep {
   private OperatorAnswer drain(String how) {
     switch (how) {
       case "on" -> drains = true;
-      case "off" -> drains = false;
+      case "off" -> {
+        drains = false;
+        whenDrainEnds.run();
+      }
       default -> {
         return OperatorAnswer.wrong("'drain " + how + "': expected on or off");
       }

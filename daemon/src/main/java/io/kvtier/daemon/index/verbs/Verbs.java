@@ -38,16 +38,23 @@ public final class Verbs {
     acquires = new Acquires(core, parts, store, devices);
     devices.connect(acquires);
     holdings = new Holdings(core, parts, store, puts);
-    nodeCalls = new NodeCalls(core, parts, store, holdings);
+    registrations =
+        new Registrations(
+            core.directory(), core.namespaces(), registry, parts.sessions(), parts.writer());
+    nodeCalls =
+        new NodeCalls(
+            core,
+            parts,
+            store,
+            holdings,
+            new NodeIntake(core, parts, store, registrations, upkeep::drains),
+            new NodeOutlet(core, parts, store, holdings));
     removals = new Removals(store, parts.operations());
     scans =
         new Scans(core.directory(), store, parts.operations(), removals, core.limits().holdsMax());
     admin = new Admin(store, core.namespaces(), upkeep, parts.sessions());
     ends = new OperationEnds(core, parts.operations(), devices, acquires, puts, scans, removals);
     shortages = new Shortages(core, parts, store);
-    registrations =
-        new Registrations(
-            core.directory(), core.namespaces(), registry, parts.sessions(), parts.writer());
     lookups = new Lookups(core, parts.writer(), store, devices.peers(), admin);
     deletes =
         new Deletes(
@@ -80,6 +87,11 @@ public final class Verbs {
   /** Whether new blocks are refused. */
   public boolean drains() {
     return upkeep.drains();
+  }
+
+  /** Sets who hears that new blocks are taken again. */
+  public void whenDrainEnds(Runnable told) {
+    upkeep.whenDrainEnds(told);
   }
 
   // ---- what becomes of blocks
@@ -132,6 +144,7 @@ public final class Verbs {
   /** The counts of holds, for the counters. */
   public void publishGauges() {
     holdings.publishGauges();
+    nodeCalls.publishGauges();
     retentions.publishGauges();
   }
 

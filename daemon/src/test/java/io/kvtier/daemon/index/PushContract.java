@@ -1,0 +1,471 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.node.IndexSessions;
+import io.kvtier.daemon.node.NodeServer;
+import io.kvtier.daemon.node.SimulatedNetwork;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
+import io.kvtier.protocol.access.Role;
+import io.kvtier.tiers.node.Frame;
+import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.NodeAddress;
+import io.kvtier.tiers.node.NodeLink;
+import io.kvtier.tiers.node.NodeTransport;
+import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.TroubleLog;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/**
+ * What a daemon does with the blocks that another node pushes, over every transport. The other node
+ * is the test, which writes its frames word by word.
+ */
+abstract class PushContract {
+  private static final long TIMEOUT_NS = 20_000_000_000L;
+  private static final int SLOTS = 4096;
+  private static final long OURS = 11;
+  private static final long THEIRS = 22;
+
+  /** More than the kernel keeps of a connection; with a slab that holds it, and no other. */
+  private static final int LONG_BYTES = SLOTS * IndexHarness.SLOT_BYTES;
+
+  /** The transports of both sides, and where the second one accepts. */
+  record Sides(NodeTransport from, NodeTransport to, NodeAddress address) {}
+
+  /** Makes both sides; the acceptor takes each link that comes. */
+  abstract Sides open(SimulatedNetwork.Acceptor acceptor) throws IOException;
+
+  /** The side that pushes: it notes what it hears. */
+  private static final class Sender implements NodeLink.Listener {
+    final List<Frame> frames = new ArrayList<>();
+    @Nullable NodeLink link;
+    String closed = "";
+
+    @Override
+    public void onOpen(NodeLink opened) {
+      link = opened;
+    }
+
+    @Override
+    public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) {
+      frames.add(frame);
+      return null;
+    }
+
+    @Override
+    public void onPayload(NodeLink from, int checksum, boolean isKept) {}
+
+    @Override
+    public void onClosed(NodeLink from, String why) {
+      closed = why.isEmpty() ? "without a reason" : why;
+    }
+
+    NodeLink open() {
+      return Objects.requireNonNull(link);
+    }
+  }
+
+  private final Sender sender = new Sender();
+  private final Arena arena = Arena.ofShared();
+  private Role role = Role.WRITE;
+  private IndexHarness index;
+  private NodeServer server;
+  private Sides sides;
+
+  @SuppressWarnings("NullAway.Init") // start() comes first
+  PushContract() {}
+
+  @BeforeEach
+  void start() throws IOException {
+    index =
+        new IndexHarness(
+            new IndexHarness.Settings(2, SLOTS)
+                .checksums(new IndexHarness.NoPipeline(), Integer.MAX_VALUE));
+    sides = open(make -> server.admit(make));
+    server =
+        new NodeServer(
+            new NodeServer.Options(
+                "receiver",
+                THEIRS,
+                _ -> new Grant("node", role, Grant.NO_TENANT),
+                () -> {},
+                8,
+                new AtomicInteger()),
+            sides.to(),
+            new IndexSessions(
+                index.agent(),
+                () -> {},
+                2,
+                slab -> index.slabs().asSlice((long) slab * LONG_BYTES, LONG_BYTES)),
+            TroubleLog.NONE);
+  }
+
+  @AfterEach
+  void stop() {
+    sides.from().close();
+    sides.to().close();
+    index.close();
+    arena.close();
+  }
+
+  // ---- the sender's words
+
+  private void turn() {
+    var _ = sides.from().poll(0) + server.doWork() + index.agent().doWork();
+    var _ = sides.to().poll(1_000_000);
+  }
+
+  private void await(BooleanSupplier condition) {
+    long end = System.nanoTime() + TIMEOUT_NS;
+    while (!condition.getAsBoolean()) {
+      turn();
+      assertTrue(System.nanoTime() < end, "closed: " + sender.closed + ", " + sender.frames);
+    }
+    index.agent().checkInvariants();
+  }
+
+  private static Frame frame(FrameType type, long id) {
+    return Frame.of(type, Status.OK, OURS, THEIRS, id);
+  }
+
+  /** Connects, and says who it is. */
+  private void greet() {
+    var _ = sides.from().connect(sides.address(), sender);
+    await(() -> sender.link != null);
+    ByteBuffer hello = ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN);
+    hello.putInt(4).put("node".getBytes(StandardCharsets.UTF_8)).putInt(0).flip();
+    sender.open().send(Frame.of(FrameType.HELLO, Status.OK, OURS, 0, 1).with(hello));
+    assertEquals(FrameType.WELCOME, answer(1).type());
+  }
+
+  /** The next answer to a frame. */
+  private Frame answer(long id) {
+    int[] at = {-1};
+    await(() -> {
+      for (int i = 0; i < sender.frames.size() && at[0] < 0; i++) {
+        at[0] = sender.frames.get(i).id() == id ? i : -1;
+      }
+      return at[0] >= 0;
+    });
+    return sender.frames.remove(at[0]);
+  }
+
+  private static String text(int blockBytes) {
+    return blockBytes + "\nname=pushed\nsize=" + blockBytes;
+  }
+
+  /** Tells the properties of the namespace of blocks of a length; returns its fingerprint. */
+  private long[] introduce(int blockBytes) {
+    long[] name = fingerprint(text(blockBytes));
+    byte[] text = text(blockBytes).getBytes(StandardCharsets.UTF_8);
+    ByteBuffer body = ByteBuffer.allocate(16 + text.length).order(ByteOrder.LITTLE_ENDIAN);
+    body.putLong(name[0]).putLong(name[1]).put(text).flip();
+    sender.open().send(frame(FrameType.SPACE, 2).with(body));
+    return name;
+  }
+
+  private static long[] fingerprint(String text) {
+    Namespaces.Fingerprint name = Namespaces.fingerprintOf(text);
+    return new long[] {name.high(), name.low()};
+  }
+
+  private void reserve(long id, long[] name, int blockBytes, long key, int checksum) {
+    ByteBuffer body = ByteBuffer.allocate(56).order(ByteOrder.LITTLE_ENDIAN);
+    body.putInt(3).putInt(1).putLong(99);
+    body.putLong(name[0]).putLong(name[1]).putInt(0).putInt(8).putInt(1).putInt(blockBytes);
+    body.putLong(key).flip();
+    sender.open().send(frame(FrameType.RESERVE, id).with(0, checksum, 0).with(body));
+  }
+
+  private void push(long id, MemorySegment block) {
+    sender
+        .open()
+        .send(
+            frame(FrameType.PUSH, id).with((int) block.byteSize(), Checksums.of(block), 0),
+            block,
+            () -> {});
+  }
+
+  private MemorySegment block(int bytes, long seed) {
+    MemorySegment block = arena.allocate(bytes, 8);
+    for (long at = 0; at < bytes; at += 8) {
+      block.set(ValueLayout.JAVA_LONG, at, seed * 0x9E3779B97F4A7C15L + at);
+    }
+    return block;
+  }
+
+  private long count(Counter counter) {
+    index.agent().stop();
+    return index.counters.get(counter);
+  }
+
+  /** What a client here finds in the place of a key; null for nothing. */
+  private @Nullable MemorySegment found(int blockBytes, long key)
+      throws IOException, ProtocolViolation {
+    IndexHarness.Client client = index.open();
+    String properties = text(blockBytes).substring(text(blockBytes).indexOf('\n') + 1);
+    assertEquals(Status.OK, client.say(Verb.REGISTER, blockBytes, properties));
+    client.sendKeys(Verb.ACQUIRE, key, 1);
+    IndexHarness.Answer got = client.await();
+    return got.first() == Status.OK
+        ? index.slabs().asSlice(got.places().getFirst(), blockBytes)
+        : null;
+  }
+
+  private boolean isAllFree() {
+    return count(Counter.GAUGE_RESERVATIONS) == 0
+        && count(Counter.GAUGE_PUSHED_BYTES) == 0
+        && index.directory().size() == 0;
+  }
+
+  // ---- for networks with further tests
+
+  /** Has a slot reserved to which no bytes come. */
+  final void reserveOne() {
+    greet();
+    reserve(3, introduce(4096), 4096, 77, 0);
+    assertEquals(FrameType.GO, answer(3).type());
+  }
+
+  /** Waits until the link is closed and all slots are free. */
+  final void awaitTheEnd() {
+    await(() -> !sender.closed.isEmpty());
+    await(this::isAllFree);
+  }
+
+  final String reasonOfTheEnd() {
+    return sender.closed;
+  }
+
+  // ---- tests
+
+  @Test
+  void pushedBlock_isVisible_withItsBytes() throws IOException, ProtocolViolation {
+    greet();
+    long[] name = introduce(4096);
+    assertEquals(FrameType.GO, answer(2).type());
+    MemorySegment block = block(4096, 5);
+    reserve(3, name, 4096, 77, Checksums.of(block));
+    assertEquals(FrameType.GO, answer(3).type());
+    assertEquals(4096, count(Counter.GAUGE_PUSHED_BYTES));
+    push(3, block);
+    Frame pushed = answer(3);
+    assertEquals(List.of(FrameType.PUSHED, Status.OK), List.of(pushed.type(), pushed.status()));
+    assertEquals(1, count(Counter.NODE_TAKEN));
+    assertEquals(4096, count(Counter.NODE_TAKEN_BYTES));
+    reserve(4, name, 4096, 77, Checksums.of(block));
+    assertEquals(FrameType.HAVE, answer(4).type());
+    MemorySegment found = found(4096, 77);
+    assertTrue(found != null);
+    assertEquals(-1, found.mismatch(block));
+    assertEquals(0, count(Counter.GAUGE_PUSHED_BYTES), "it was used here");
+  }
+
+  @Test
+  void bytesThatDoNotMatchTheirChecksum_areNeverVisible() throws IOException, ProtocolViolation {
+    greet();
+    long[] name = introduce(4096);
+    MemorySegment block = block(4096, 5);
+    reserve(3, name, 4096, 77, Checksums.of(block) + 1);
+    assertEquals(FrameType.GO, answer(3).type());
+    push(3, block);
+    assertEquals(Status.CORRUPT, answer(3).status());
+    await(this::isAllFree);
+    assertEquals(1, count(Counter.NODE_TAKE_CORRUPT));
+    assertEquals(null, found(4096, 77));
+  }
+
+  @Test
+  void blockThatIsCutOff_freesItsSlot_andIsNotVisible() throws IOException, ProtocolViolation {
+    greet();
+    long[] name = introduce(LONG_BYTES);
+    MemorySegment block = block(LONG_BYTES, 5);
+    reserve(3, name, LONG_BYTES, 77, Checksums.of(block));
+    assertEquals(FrameType.GO, answer(3).type());
+    push(3, block);
+    turn();
+    sender.open().close("enough");
+    await(() -> !sender.closed.isEmpty());
+    await(this::isAllFree);
+    assertEquals(null, found(LONG_BYTES, 77));
+  }
+
+  @Test
+  void abortedBlock_freesItsSlot_andItsLateBytesGoNowhere() throws IOException, ProtocolViolation {
+    greet();
+    long[] name = introduce(4096);
+    MemorySegment late = block(4096, 5);
+    MemorySegment other = block(4096, 6);
+    reserve(3, name, 4096, 77, Checksums.of(late));
+    assertEquals(FrameType.GO, answer(3).type());
+    sender.open().send(frame(FrameType.ABORT, 3));
+    await(this::isAllFree);
+    // The slot is another block's now.
+    reserve(4, name, 4096, 78, Checksums.of(other));
+    assertEquals(FrameType.GO, answer(4).type());
+    push(4, other);
+    assertEquals(Status.OK, answer(4).status());
+    push(3, late);
+    sender.open().send(frame(FrameType.PING, 5));
+    assertEquals(FrameType.PONG, answer(5).type());
+    MemorySegment found = found(4096, 78);
+    assertTrue(found != null);
+    assertEquals(-1, found.mismatch(other));
+    assertEquals(null, found(4096, 77));
+  }
+
+  @Test
+  void abortBeforeTheSlotIsThere_freesIt() {
+    greet();
+    long[] name = introduce(4096);
+    assertEquals(FrameType.GO, answer(2).type());
+    reserve(3, name, 4096, 77, 0);
+    sender.open().send(frame(FrameType.ABORT, 3));
+    sender.open().send(frame(FrameType.PING, 4));
+    assertEquals(FrameType.PONG, answer(4).type());
+    await(this::isAllFree);
+  }
+
+  @Test
+  void nodeThatLeaves_freesAllThatItReserved() {
+    greet();
+    long[] name = introduce(4096);
+    for (int i = 0; i < 20; i++) {
+      reserve(10 + i, name, 4096, i, 0);
+    }
+    await(() -> count(Counter.GAUGE_RESERVATIONS) == 20);
+    sender.open().close("enough");
+    await(this::isAllFree);
+  }
+
+  @Test
+  void blocksBeyondTheBound_areAskedForLater() {
+    greet();
+    long[] name = introduce(4096);
+    assertEquals(FrameType.GO, answer(2).type());
+    for (int i = 0; i < 100; i++) {
+      reserve(10 + i, name, 4096, i, 0);
+    }
+    await(() -> sender.frames.size() == 100);
+    long refused =
+        sender.frames.stream()
+            .filter(one -> one.type() == FrameType.NO && one.status() == Status.PENDING)
+            .count();
+    assertEquals(36, refused);
+    assertEquals(64, count(Counter.GAUGE_RESERVATIONS));
+  }
+
+  @Test
+  void pushedBlocks_fillTheirShareAtMost() {
+    greet();
+    long[] name = introduce(LONG_BYTES);
+    assertEquals(FrameType.GO, answer(2).type());
+    reserve(3, name, LONG_BYTES, 1, 0);
+    reserve(4, name, LONG_BYTES, 2, 0);
+    assertEquals(FrameType.GO, answer(3).type());
+    assertEquals(Status.OVER_QUOTA, answer(4).status());
+    assertEquals(1, count(Counter.NODE_TAKE_REFUSED));
+  }
+
+  @Test
+  void drainedDaemon_takesNoBlock() {
+    var _ = index.agent().command("drain on");
+    greet();
+    long[] name = introduce(4096);
+    reserve(3, name, 4096, 77, 0);
+    assertEquals(Status.NOT_ADMITTED, answer(3).status());
+  }
+
+  @Test
+  void nodeThatMayOnlyRead_isRefused_andCounted() {
+    role = Role.READ;
+    greet();
+    long[] name = introduce(4096);
+    assertEquals(Status.DENIED, answer(2).status());
+    reserve(3, name, 4096, 77, 0);
+    assertEquals(Status.DENIED, answer(3).status());
+    assertEquals(1, count(Counter.NODE_TAKE_REFUSED));
+    assertTrue(isAllFree());
+  }
+
+  @Test
+  void namespaceThatWasNotTold_isRefused() {
+    greet();
+    reserve(3, fingerprint(text(4096)), 4096, 77, 0);
+    assertEquals(Status.NAMESPACE_UNKNOWN, answer(3).status());
+  }
+
+  @Test
+  void propertiesOfAnotherFingerprint_areRefused() {
+    greet();
+    byte[] text = text(4096).getBytes(StandardCharsets.UTF_8);
+    ByteBuffer body = ByteBuffer.allocate(16 + text.length).order(ByteOrder.LITTLE_ENDIAN);
+    sender.open().send(frame(FrameType.SPACE, 2).with(body.putLong(1).putLong(2).put(text).flip()));
+    assertEquals(Status.INVALID_ARGUMENT, answer(2).status());
+  }
+
+  @Test
+  void blockOfAnotherLength_isRefused() {
+    greet();
+    long[] name = introduce(4096);
+    reserve(3, name, 8192, 77, 0);
+    assertEquals(Status.INVALID_ARGUMENT, answer(3).status());
+  }
+
+  @Test
+  void bytesOfAnotherLength_closeTheLink() {
+    greet();
+    long[] name = introduce(4096);
+    reserve(3, name, 4096, 77, 0);
+    assertEquals(FrameType.GO, answer(3).type());
+    push(3, block(8192, 1));
+    await(() -> !sender.closed.isEmpty());
+    await(this::isAllFree);
+  }
+
+  @Test
+  void reserveOfGarbage_closesTheLink() {
+    greet();
+    ByteBuffer body = ByteBuffer.allocate(56);
+    sender.open().send(frame(FrameType.RESERVE, 3).with(body));
+    await(() -> !sender.closed.isEmpty());
+    assertFalse(sender.closed.isEmpty());
+  }
+
+  @Test
+  void framesOfAnEarlierStart_areIgnored() {
+    greet();
+    long[] name = introduce(4096);
+    assertEquals(FrameType.GO, answer(2).type());
+    ByteBuffer body = ByteBuffer.allocate(56).order(ByteOrder.LITTLE_ENDIAN);
+    body.putInt(3).putInt(1).putLong(99);
+    body.putLong(name[0]).putLong(name[1]).putInt(0).putInt(8).putInt(1).putInt(4096);
+    body.putLong(5).flip();
+    sender.open().send(Frame.of(FrameType.RESERVE, Status.OK, OURS, THEIRS + 1, 3).with(body));
+    sender.open().send(frame(FrameType.PING, 4));
+    assertEquals(FrameType.PONG, answer(4).type());
+    assertTrue(isAllFree());
+  }
+}
