@@ -253,6 +253,7 @@ check_files() {
   step "the same input gives the same bytes"
   # The copy has only the sources: in this folder the present build would be packed again.
   local again=$work/again name
+  only 'kvtier-*-linux-x86_64.tar.gz' >/dev/null
   mkdir "$again"
   copy_sources "$again"
   local made=(tar deb wheels)
