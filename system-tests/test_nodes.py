@@ -80,10 +80,33 @@ class Node:
 
     def is_connected_to(self, *others: "Node") -> bool:
         states = self.states()
-        return all(states[other.port] == "connected" for other in others)
+        return all(states.get(other.port) == "connected" for other in others)
+
+    def incarnation_of(self, other: "Node") -> str:
+        told = json.loads(self.daemon.command("nodes", "--json").stdout)
+        return next(str(peer["incarnation"]) for peer in told["peers"] if peer["address"].endswith(f":{other.port}"))
 
 
 PLAINTEXT = {"nodes__security": "plaintext_without_tokens"}
+
+
+def finding(folder: Path, count: int, **settings: str) -> list[Node]:
+    """Nodes that find each other: the port for members of the first is the seed of all. None has started."""
+    ports = free_ports(2 * count)
+    return [
+        Node(
+            folder / f"node-{number}",
+            ports[number],
+            [],
+            **{
+                "nodes__membership": "list",
+                "nodes__member_listen": f"127.0.0.1:{ports[count + number]}",
+                "nodes__seeds": f"127.0.0.1:{ports[count]}",
+                **settings,
+            },
+        )
+        for number in range(count)
+    ]
 
 
 @contextlib.contextmanager
@@ -204,6 +227,39 @@ def test_silentNode_isAMissAfterItsTimeout_andFreesAllSlots(folder: Path) -> Non
         assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
 
 
+def test_threeNodes_findEachOtherFromOneSeed_andAKilledOneLeavesAndComesBack(folder: Path) -> None:
+    nodes = finding(folder, 3, **PLAINTEXT)
+    first, second, third = nodes
+    with contextlib.ExitStack() as started:
+        for node in nodes:
+            begun = time.monotonic()
+            node.start()
+            started.callback(node.stop)
+            # It serves before it has found anybody.
+            assert node.get([blocks.key(NAME, 1000)]) == [Status.MISS]
+            assert time.monotonic() - begun < 20
+        for node in nodes:
+            assert eventually(lambda node=node: node.is_connected_to(*(each for each in nodes if each is not node)), 60)
+        keys = second.put(20)
+        assert eventually(lambda: third.get(keys) == [Status.OK] * len(keys), 20)
+        before = first.incarnation_of(third)
+        third.client.close()
+        third.daemon.kill()
+        assert eventually(lambda: third.port not in first.states() and third.port not in second.states(), 30)
+        assert first.count("nodes") == second.count("nodes") == 1
+        assert first.count("nodes_left") >= 1
+        # Gets go on, and the blocks of the other node are found.
+        assert eventually(lambda: first.get(keys) == [Status.OK] * len(keys), 20)
+        third.start()
+        assert eventually(lambda: first.is_connected_to(third) and second.is_connected_to(third), 60)
+        assert first.incarnation_of(third) != before
+        assert eventually(lambda: third.get(keys) == [Status.OK] * len(keys), 20)
+        assert "members" in third.daemon.command("nodes").stdout
+        for node in nodes:
+            assert eventually(lambda node=node: slots_balance(node.client.counters()))
+            assert node.count("corrupt") == 0
+
+
 def make_token(file: Path) -> str:
     made = subprocess.run(
         [str(PROGRAMS / "kvtier"), "token", "make", "--name", "node", "--file", str(file), "--role", "read"],
@@ -279,13 +335,19 @@ def test_attackers_areCutOff_counted_andLockNobodyOut(folder: Path) -> None:
         assert descriptors < 200
 
 
-def test_nodesAreOff_byDefault(folder: Path) -> None:
+def test_nodesAreOff_byDefault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "plain").mkdir()
+    loaded = folder / "classes"
+    monkeypatch.setenv("KVTIERD_JAVA_OPTS", f"-Xlog:class+load:file={loaded}")
     daemon = Daemon(folder / "plain")
     daemon.start()
     try:
         names = {task.joinpath("comm").read_text().strip() for task in Path(f"/proc/{daemon.pid}/task").iterdir()}
-        assert not any(name.startswith("kvtier-node") for name in names)
+        assert not any(name.startswith(("kvtier-node", "kvtier-member", "jgroups")) for name in names)
+        # The library that finds nodes is not even loaded.
+        classes = loaded.read_text()
+        assert "io.kvtier.daemon.Daemon" in classes
+        assert "org.jgroups" not in classes
         assert "nodes" in daemon.command("nodes").stderr
     finally:
         daemon.stop()
@@ -296,6 +358,7 @@ def test_nodesAreOff_byDefault(folder: Path) -> None:
     [
         ({"nodes__listen": "127.0.0.1:0"}, "nodes.ca"),
         ({"nodes__peers": "127.0.0.1"}, "nodes.peers"),
+        ({"nodes__listen": "127.0.0.1:1", "nodes__membership": "list", "nodes__member_listen": "127.0.0.1:2", **PLAINTEXT}, "nodes.seeds"),
         ({"nodes__listen": "127.0.0.1:0", "nodes__security": "none"}, "plaintext_without_tokens"),
     ],
 )

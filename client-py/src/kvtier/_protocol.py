@@ -207,6 +207,8 @@ COUNTERS = (
     "node_take_refused",
     "node_take_corrupt",
     "pushed_bytes",
+    "nodes",
+    "nodes_left",
 )
 """The daemon's counters, in their order in its region."""
 

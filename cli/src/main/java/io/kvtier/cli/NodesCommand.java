@@ -11,8 +11,9 @@ import picocli.CommandLine.Command;
 @Command(
     name = "nodes",
     description = {
-      "Shows the nodes of nodes.peers: whether the daemon is connected to them, the last round"
-          + " trip, the blocks that came from them, and the bytes that were pushed to them.",
+      "Shows the other nodes of nodes.peers, or those that this node has found (nodes.membership):"
+          + " whether the daemon is connected to them, the last round trip, the blocks that came"
+          + " from them, and the bytes that were pushed to them.",
       "Below that it shows the connections of nodes that read blocks from this one, and what they"
           + " have pushed here."
     },
@@ -27,9 +28,16 @@ final class NodesCommand extends DaemonCommand {
     }
     JsonObject nodes = parse(answer);
     line("this node   " + nodes.getString("name", "") + ", " + nodes.getString("security", ""));
+    String membership = nodes.getString("membership", "static");
+    if (!membership.equals("static")) {
+      line("membership  " + membership);
+    }
     JsonArray peers = nodes.get("peers").asArray();
     if (peers.isEmpty()) {
-      line("reads from no node: nodes.peers is empty");
+      line(
+          membership.equals("static")
+              ? "reads from no node: nodes.peers is empty"
+              : "reads from no node now");
     } else {
       peers(peers);
     }

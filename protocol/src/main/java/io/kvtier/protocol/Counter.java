@@ -195,7 +195,10 @@ public enum Counter {
   GAUGE_PUSHED_BYTES(
       1352,
       "pushed_bytes",
-      "gauge: bytes of pushed blocks in memory that nobody has used here; nodes.pushed_share bounds them");
+      "gauge: bytes of pushed blocks in memory that nobody has used here; nodes.pushed_share bounds them"),
+  GAUGE_NODES(
+      1360, "nodes", "gauge: other nodes that are known, whether they can be reached or not"),
+  NODES_LEFT(1368, "nodes_left", "other nodes that left, or were not seen any more");
 
   private final int offset;
   private final String key;

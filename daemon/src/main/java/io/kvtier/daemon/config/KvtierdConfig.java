@@ -1,5 +1,6 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.daemon.member.Discovery;
 import io.kvtier.daemon.plugins.Plugins;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodec;
@@ -73,6 +74,8 @@ public record KvtierdConfig(
    *
    * @param listen where others read; null: they do not
    * @param peers where this daemon reads
+   * @param members how nodes find each other; null: {@code peers} are all there are
+   * @param certificateName whom the certificates of others name; empty: the host of their address
    * @param ca signs the certificates of all nodes; null without TLS
    * @param tokenFile has the token that this daemon shows; null for none
    * @param connections the maximum connections of others
@@ -83,7 +86,9 @@ public record KvtierdConfig(
       String name,
       @Nullable NodeAddress listen,
       List<NodeAddress> peers,
+      @Nullable MembersConfig members,
       NodeSecurity security,
+      String certificateName,
       @Nullable Path ca,
       @Nullable Path tokenFile,
       int threads,
@@ -94,9 +99,24 @@ public record KvtierdConfig(
       Role tokenlessRole) {
     /** Whether there is anything to do. */
     public boolean isOn() {
-      return listen != null || !peers.isEmpty();
+      return listen != null || readsOthers();
+    }
+
+    /** Whether this daemon reads from other nodes. */
+    public boolean readsOthers() {
+      return !peers.isEmpty() || members != null;
     }
   }
+
+  /**
+   * Nodes that find each other.
+   *
+   * @param listen where members connect
+   * @param advertised where others read, as they are told
+   * @param cluster members of another name are ignored
+   */
+  public record MembersConfig(
+      Discovery discovery, NodeAddress listen, NodeAddress advertised, String cluster) {}
 
   /**
    * Events, traces and the log.

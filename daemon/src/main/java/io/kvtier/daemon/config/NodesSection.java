@@ -1,13 +1,12 @@
 package io.kvtier.daemon.config;
 
+import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeTier;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
@@ -24,8 +23,13 @@ final class NodesSection {
   }
 
   NodesConfig read() {
-    String listen = keys.text("nodes.listen");
-    List<NodeAddress> peers = peers();
+    AddressKeys addresses = new AddressKeys(keys);
+    List<NodeAddress> peers = addresses.some("nodes.peers");
+    keys.require(
+        "nodes.peers",
+        peers.size() <= NodeTier.PEERS_MAX,
+        "at most " + NodeTier.PEERS_MAX + " nodes");
+    MembersConfig members = new MembersKeys(keys, addresses).read();
     NodeSecurity security =
         keys.get(
             "nodes.security",
@@ -42,9 +46,11 @@ final class NodesSection {
     NodesConfig config =
         new NodesConfig(
             name,
-            listen.isEmpty() ? null : keys.get("nodes.listen", NodeAddress::of, "HOST:PORT"),
+            addresses.one("nodes.listen"),
             peers,
+            members,
             security,
+            keys.text("nodes.certificate_name"),
             file("nodes.ca"),
             file("nodes.token_file"),
             keys.number("nodes.threads", 1, THREADS_MAX),
@@ -62,23 +68,6 @@ final class NodesSection {
   private @Nullable Path file(String key) {
     String text = keys.text(key);
     return text.isEmpty() ? null : keys.path(key, text);
-  }
-
-  private List<NodeAddress> peers() {
-    List<NodeAddress> peers = new ArrayList<>();
-    for (String one : keys.list("nodes.peers")) {
-      try {
-        peers.add(NodeAddress.of(one));
-      } catch (IllegalArgumentException e) {
-        keys.require("nodes.peers", false, "HOST:PORT of each node; " + e.getMessage());
-      }
-    }
-    keys.require(
-        "nodes.peers",
-        peers.size() <= NodeTier.PEERS_MAX,
-        "at most " + NodeTier.PEERS_MAX + " nodes");
-    keys.require("nodes.peers", new HashSet<>(peers).size() == peers.size(), "each node only once");
-    return keys.isMistaken("nodes.peers") ? List.of() : peers;
   }
 
   /** Nodes trust nobody by default: what they need for that must be there. */
@@ -103,8 +92,8 @@ final class NodesSection {
           "a file of tokens, because nodes.listen is set, or nodes.security: tls_without_tokens");
       keys.require(
           "nodes.token_file",
-          config.peers().isEmpty() || config.tokenFile() != null,
-          "the file of the token that this node shows to nodes.peers, or nodes.security:"
+          !config.readsOthers() || config.tokenFile() != null,
+          "the file of the token that this node shows to other nodes, or nodes.security:"
               + " tls_without_tokens");
     }
   }

@@ -1,7 +1,9 @@
 package io.kvtier.daemon.doctor;
 
+import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.daemon.member.Discovery;
 import io.kvtier.tiers.node.NodeAddress;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -33,7 +35,9 @@ final class NodeChecks {
   List<Finding> findings() {
     List<Finding> findings = new ArrayList<>();
     if (!config.isOn()) {
-      findings.add(Finding.pass(CHECK, "none: nodes.listen and nodes.peers are empty"));
+      findings.add(
+          Finding.pass(
+              CHECK, "none: nodes.listen and nodes.peers are empty, nodes.membership is static"));
       return findings;
     }
     if (config.security() == NodeSecurity.PLAINTEXT_WITHOUT_TOKENS) {
@@ -46,34 +50,70 @@ final class NodeChecks {
     }
     NodeAddress listen = config.listen();
     if (listen != null && !isRunning) {
-      findings.add(port(listen));
+      findings.add(port(listen, "nodes.listen"));
     }
-    config.peers().forEach(peer -> findings.add(reach(peer)));
+    config.peers().forEach(peer -> findings.add(reach(peer, "nodes.peers")));
+    MembersConfig members = config.members();
+    if (members != null) {
+      if (!isRunning) {
+        findings.add(port(members.listen(), "nodes.member_listen"));
+      }
+      findings.addAll(members(members.discovery()));
+    }
     return findings;
   }
 
-  private static Finding port(NodeAddress listen) {
+  private static List<Finding> members(Discovery discovery) {
+    return switch (discovery) {
+      case Discovery.Seeds(List<NodeAddress> seeds) ->
+          seeds.stream().map(seed -> reach(seed, "nodes.seeds")).toList();
+      case Discovery.Dns(String name, int port) -> named(name, port);
+      case Discovery.Multicast(NodeAddress group) ->
+          List.of(
+              Finding.pass(
+                  CHECK, "members are sought in " + group + "; 'kvtier nodes' shows who is found"));
+    };
+  }
+
+  /** Whether a name is known, and who listens at its addresses. */
+  private static List<Finding> named(String name, int port) {
+    try {
+      List<Finding> findings = new ArrayList<>();
+      for (InetAddress address : InetAddress.getAllByName(name)) {
+        findings.add(reach(new NodeAddress(address.getHostAddress(), port), "nodes.dns_name"));
+      }
+      return findings;
+    } catch (UnknownHostException e) {
+      return List.of(unknown(name, "nodes.dns_name"));
+    }
+  }
+
+  private static Finding unknown(String name, String key) {
+    return Finding.warn(
+        CHECK,
+        "the name '" + name + "' of " + key + " is not known",
+        "correct " + key + ", or the name service of this machine");
+  }
+
+  private static Finding port(NodeAddress listen, String key) {
     try (ServerSocket socket = new ServerSocket()) {
       socket.bind(new InetSocketAddress(InetAddress.getByName(listen.host()), listen.port()));
-      return Finding.pass(CHECK, listen + " is free for nodes.listen");
+      return Finding.pass(CHECK, listen + " is free for " + key);
     } catch (IOException e) {
       return Finding.fail(
           CHECK,
           "the daemon can't listen on " + listen + ": " + e.getMessage(),
-          "choose another nodes.listen");
+          "choose another " + key);
     }
   }
 
-  private static Finding reach(NodeAddress peer) {
+  private static Finding reach(NodeAddress peer, String key) {
     try (Socket socket = new Socket()) {
       InetAddress address = InetAddress.getByName(peer.host());
       socket.connect(new InetSocketAddress(address, peer.port()), CONNECT_MS);
       return Finding.pass(CHECK, peer + " accepts connections");
     } catch (UnknownHostException e) {
-      return Finding.warn(
-          CHECK,
-          "the name '" + peer.host() + "' of nodes.peers is not known",
-          "correct nodes.peers, or the name service of this machine");
+      return unknown(peer.host(), key);
     } catch (IOException e) {
       return Finding.warn(
           CHECK,

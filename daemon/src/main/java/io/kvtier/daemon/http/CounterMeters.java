@@ -124,6 +124,12 @@ final class CounterMeters {
         name(
             "kvtier.node.take.corrupt", "Pushed blocks whose bytes did not match their checksums"));
     names.put(
+        Counter.NODES_LEFT,
+        name("kvtier.nodes.left", "Other nodes that left, or were not seen any more"));
+    names.put(
+        Counter.GAUGE_NODES,
+        new Name("kvtier.nodes", "nodes", "Other nodes that are known", Tags.empty()));
+    names.put(
         Counter.SAVED_PREFILL_NS,
         new Name(
             "kvtier.saved.prefill",

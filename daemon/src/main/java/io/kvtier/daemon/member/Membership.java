@@ -26,6 +26,9 @@ public interface Membership extends AutoCloseable {
    */
   void start(Listener listener) throws IOException;
 
+  /** How nodes are found, and whether that works, in a few words; from any thread. */
+  String state();
+
   /** Tells of nothing more, and lets the others know that this node leaves. */
   @Override
   void close();

@@ -18,5 +18,10 @@ public final class StaticMembership implements Membership {
   }
 
   @Override
+  public String state() {
+    return "static";
+  }
+
+  @Override
   public void close() {}
 }

@@ -3,6 +3,7 @@ package io.kvtier.daemon.node;
 import io.kvtier.daemon.access.Callers;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.access.ServerTls;
+import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.daemon.index.IndexAgent;
@@ -10,12 +11,14 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.OuterBlocks;
+import io.kvtier.daemon.member.JGroupsMembership;
 import io.kvtier.daemon.member.Member;
 import io.kvtier.daemon.member.Membership;
 import io.kvtier.daemon.member.StaticMembership;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeHints;
 import io.kvtier.tiers.node.NodePeer;
 import io.kvtier.tiers.node.NodeReader;
@@ -33,6 +36,8 @@ import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
@@ -61,6 +66,7 @@ public final class Nodes implements AutoCloseable {
   private final Membership membership;
   private @Nullable FindCommand find;
   private volatile @Nullable HandOver handOver;
+  private final Map<NodeAddress, Member> members = new ConcurrentHashMap<>();
 
   /**
    * Listens and connects to nobody yet.
@@ -98,7 +104,7 @@ public final class Nodes implements AutoCloseable {
     }
     List<TcpTransport> transports = new ArrayList<>();
     for (int i = 0; i < config.threads(); i++) {
-      transports.add(new TcpTransport(context));
+      transports.add(new TcpTransport(context, config.certificateName()));
     }
     tier =
         new NodeTier(
@@ -123,7 +129,7 @@ public final class Nodes implements AutoCloseable {
       loops.forEach(NodeLoop::close);
       throw e;
     }
-    membership = new StaticMembership(config.peers());
+    membership = membership(context);
   }
 
   private static @Nullable Supplier<SSLContext> context(NodesConfig config, @Nullable ServerTls tls)
@@ -139,6 +145,20 @@ public final class Nodes implements AutoCloseable {
   /** The name of this node. */
   private static String nameOf(NodesConfig config) {
     return config.name().isEmpty() ? hostName() : config.name();
+  }
+
+  private Membership membership(@Nullable Supplier<SSLContext> context) {
+    MembersConfig members = config.members();
+    return members == null
+        ? new StaticMembership(config.peers())
+        : new JGroupsMembership(
+            new JGroupsMembership.Options(
+                new Member(members.advertised(), name, incarnation),
+                members.listen(),
+                members.cluster(),
+                members.discovery(),
+                context,
+                counters::countNodeRefusal));
   }
 
   private static String hostName() {
@@ -178,7 +198,7 @@ public final class Nodes implements AutoCloseable {
 
   /** The source of other nodes' blocks, for the index; none if there are no other nodes. */
   public List<BlockSource.Opener> openers() {
-    return config.peers().isEmpty() ? List.of() : List.of(OuterBlocks.opener(tier, bell));
+    return !config.readsOthers() ? List.of() : List.of(OuterBlocks.opener(tier, bell));
   }
 
   /**
@@ -234,12 +254,17 @@ public final class Nodes implements AutoCloseable {
         new Membership.Listener() {
           @Override
           public void joined(Member member) {
+            members.put(member.address(), member);
             tier.join(member.address());
+            counters.setNodes(members.size());
           }
 
           @Override
           public void left(Member member) {
+            members.remove(member.address());
             tier.leave(member.address());
+            counters.setNodes(members.size());
+            counters.countNodeLeft();
           }
         });
   }
@@ -304,10 +329,12 @@ public final class Nodes implements AutoCloseable {
   private JsonObject json() {
     JsonArray peers = new JsonArray();
     for (NodePeer peer : tier.peers()) {
+      Member member = members.get(peer.address());
+      boolean isMet = !peer.name().isEmpty();
       peers.add(
           new JsonObject()
               .put("address", peer.address().toString())
-              .put("name", peer.name())
+              .put("name", isMet || member == null ? peer.name() : Printable.of(member.name()))
               .put("state", peer.state().name().toLowerCase(Locale.ROOT))
               .put("why", peer.why())
               .put("incarnation", Long.toHexString(peer.incarnation()))
@@ -331,6 +358,7 @@ public final class Nodes implements AutoCloseable {
         .put("incarnation", Long.toHexString(incarnation))
         .put("listen", config.listen() == null ? "" : config.listen().toString())
         .put("security", config.security().name().toLowerCase(Locale.ROOT))
+        .put("membership", membership.state())
         .put("peers", peers)
         .put("readers", readers);
   }

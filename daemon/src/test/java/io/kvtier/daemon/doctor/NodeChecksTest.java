@@ -3,8 +3,10 @@ package io.kvtier.daemon.doctor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
+import io.kvtier.daemon.member.Discovery;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.NodeAddress;
 import java.io.IOException;
@@ -18,7 +20,7 @@ class NodeChecksTest {
   private static NodesConfig config(
       @Nullable NodeAddress listen, NodeSecurity security, NodeAddress... peers) {
     return new NodesConfig(
-        "", listen, List.of(peers), security, null, null, 1, 1, 1, 1, 0.5, Role.READ);
+        "", listen, List.of(peers), null, security, "", null, null, 1, 1, 1, 1, 0.5, Role.READ);
   }
 
   private static List<Finding> findings(NodesConfig config) {
@@ -47,6 +49,45 @@ class NodeChecksTest {
           List.of(Finding.Level.PASS, Finding.Level.WARN, Finding.Level.WARN),
           found.stream().map(Finding::level).toList());
       assertTrue(found.get(2).toString().contains("no-such-host.invalid"));
+    }
+  }
+
+  private static NodesConfig finding(NodeAddress listen, Discovery discovery) {
+    return new NodesConfig(
+        "",
+        null,
+        List.of(),
+        new MembersConfig(discovery, listen, listen, "test"),
+        NodeSecurity.TLS_AND_TOKENS,
+        "",
+        null,
+        null,
+        1,
+        1,
+        1,
+        1,
+        0.5,
+        Role.READ);
+  }
+
+  @Test
+  void membersPort_andWhereMembersAreSought_areChecked() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      NodeAddress used = new NodeAddress("127.0.0.1", socket.getLocalPort());
+      NodeAddress nobody = new NodeAddress("127.0.0.1", 1);
+      List<Finding> seeds = findings(finding(used, new Discovery.Seeds(List.of(used, nobody))));
+      assertEquals(
+          List.of(Finding.Level.FAIL, Finding.Level.PASS, Finding.Level.WARN),
+          seeds.stream().map(Finding::level).toList());
+      assertTrue(seeds.get(0).toString().contains("nodes.member_listen"));
+      NodesConfig known = finding(used, new Discovery.Dns("127.0.0.1", used.port()));
+      assertEquals(
+          List.of(Finding.Level.PASS),
+          new NodeChecks(known, true).findings().stream().map(Finding::level).toList());
+      NodesConfig unknown = finding(used, new Discovery.Dns("no-such-host.invalid", 7077));
+      List<Finding> found = new NodeChecks(unknown, true).findings();
+      assertEquals(List.of(Finding.Level.WARN), found.stream().map(Finding::level).toList());
+      assertTrue(found.getFirst().toString().contains("nodes.dns_name"));
     }
   }
 

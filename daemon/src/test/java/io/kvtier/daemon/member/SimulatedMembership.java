@@ -75,6 +75,11 @@ public final class SimulatedMembership {
     }
 
     @Override
+    public String state() {
+      return "simulated, " + known.size() + " others";
+    }
+
+    @Override
     public void close() {
       listener = null;
       views.remove(self.address(), this);

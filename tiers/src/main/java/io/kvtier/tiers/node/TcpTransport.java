@@ -27,6 +27,7 @@ public final class TcpTransport implements NodeTransport {
   private static final String[] PROTOCOLS = {"TLSv1.3"};
 
   private final @Nullable Supplier<SSLContext> tls;
+  private final String certificateName;
   private final Selector selector;
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final Set<TcpLink> links = new LinkedHashSet<>();
@@ -44,7 +45,18 @@ public final class TcpTransport implements NodeTransport {
    *     connection; null: nothing is encrypted, and nobody proves who it is
    */
   public TcpTransport(@Nullable Supplier<SSLContext> tls) throws IOException {
+    this(tls, "");
+  }
+
+  /**
+   * A transport without links, to nodes whose certificates all have one name.
+   *
+   * @param certificateName that name; empty: each has the host of its address
+   */
+  public TcpTransport(@Nullable Supplier<SSLContext> tls, String certificateName)
+      throws IOException {
     this.tls = tls;
+    this.certificateName = certificateName;
     selector = Selector.open();
   }
 
@@ -143,7 +155,8 @@ public final class TcpTransport implements NodeTransport {
       engine.setUseClientMode(false);
       engine.setNeedClientAuth(true);
     } else {
-      engine = context.createSSLEngine(server.host(), server.port());
+      String name = certificateName.isEmpty() ? server.host() : certificateName;
+      engine = context.createSSLEngine(name, server.port());
       engine.setUseClientMode(true);
       SSLParameters parameters = engine.getSSLParameters();
       parameters.setEndpointIdentificationAlgorithm("HTTPS");

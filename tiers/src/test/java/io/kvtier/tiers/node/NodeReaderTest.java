@@ -279,6 +279,50 @@ final class NodeReaderTest {
     assertTrue(hedges > 0 && hedges <= fetches / 20 + 4, hedges + " of " + fetches);
   }
 
+  // ---- nodes that leave
+
+  @Test
+  void fetch_nodeLeaves_theOtherIsAskedAtOnce() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    assertEquals(a, asked());
+    tier.leave(ADDRESSES.get(0));
+    pass(0);
+    b.deliver((byte) 2, LENGTH);
+
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.OK, transfer.status);
+    assertEquals(List.of(ADDRESSES.get(1)), tier.peers().stream().map(NodePeer::address).toList());
+  }
+
+  @Test
+  void fetch_onlyHolderLeaves_isAMissAtOnce_andTheBlockIsUnknown() throws FrameException {
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    Transfer transfer = fetch(1);
+    tier.leave(ADDRESSES.get(0));
+    pass(0);
+
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.MISS, transfer.status);
+    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(block(1))));
+  }
+
+  @Test
+  void nodeThatComesAfterAnotherLeft_isSaidToHaveNothing() throws FrameException {
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    know(2, Frame.IN_MEMORY, Frame.IN_MEMORY);
+    tier.leave(ADDRESSES.get(0));
+    pass(0);
+    tier.join(new NodeAddress("c", 1));
+    pass(0);
+    transport.links.get(2).welcome();
+    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(block(1))));
+    var _ = fetch(2);
+    assertTrue(b.isSent(FrameType.FETCH));
+    assertFalse(transport.links.get(2).isSent(FrameType.FETCH));
+  }
+
   // ---- for routers
 
   @Test

@@ -14,9 +14,11 @@ public final class Counters {
   private final MemorySegment region;
   private final AtomicLong refused = new AtomicLong();
   private final AtomicLong refusedNodes = new AtomicLong();
+  private final AtomicLong leftNodes = new AtomicLong();
   private final AtomicLong droppedSpans = new AtomicLong();
   private final AtomicLong keeperRestarts = new AtomicLong();
   private volatile boolean isKept = true;
+  private volatile int nodes;
 
   /** Counters in a daemon region. */
   public Counters(MemorySegment daemonRegion) {
@@ -47,6 +49,16 @@ public final class Counters {
     refusedNodes.incrementAndGet();
   }
 
+  /** How many other nodes there are; from any thread. */
+  public void setNodes(int count) {
+    nodes = count;
+  }
+
+  /** Another node has left, or is not seen any more; from any thread. */
+  public void countNodeLeft() {
+    leftNodes.incrementAndGet();
+  }
+
   /** Spans and lines about requests were lost; from any thread. */
   public void countDroppedSpans(int count) {
     droppedSpans.addAndGet(count);
@@ -68,5 +80,7 @@ public final class Counters {
     set(Counter.SPANS_DROPPED, droppedSpans.get());
     set(Counter.SESSIONS_REFUSED, refused.get());
     set(Counter.NODE_REFUSED, refusedNodes.get());
+    set(Counter.GAUGE_NODES, nodes);
+    set(Counter.NODES_LEFT, leftNodes.get());
   }
 }

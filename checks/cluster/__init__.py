@@ -1,0 +1,1 @@
+"""Real daemons in network namespaces, between which the network breaks."""

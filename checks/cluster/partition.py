@@ -1,0 +1,296 @@
+"""Cuts one of three nodes off for a minute, and joins them again; run by cluster-check, as root.
+
+Three daemons in network namespaces on one bridge find each other from one seed. Then the third is cut off: its packets are dropped, and
+nobody is told. Meanwhile all three serve puts and gets. While they are apart, all blocks are dropped and put again with other bytes, so
+that a stale hit is seen by its bytes. Prints how long each step took, and what the gets found.
+
+Exit codes: 0 all promises were kept, 1 one was not, 2 wrong usage.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kvtier_testing import process
+
+from checks.shared.checkout import ROOT
+from checks.shared.command_line import Arguments, number, run_tool
+from kvtier import Client, Status
+
+NAMES = "kvtier-check-a", "kvtier-check-b", "kvtier-check-c"
+SWITCH = "kvtier-check-net"
+ADDRESSES = "10.251.8.1", "10.251.8.2", "10.251.8.3"
+PORT, MEMBER_PORT = 7076, 7077
+KEYS = 256
+BLOCK_BYTES = 16 << 10
+MERGED_S_MAX = 15.0
+FOUND_S_MAX = 60.0
+GET_S_MAX = 5.0
+
+
+class Failed(Exception):
+    """A promise was broken; the text says which."""
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@contextlib.contextmanager
+def network() -> Iterator[None]:
+    """A network namespace for each node, and one with the bridge between them."""
+
+    def remove() -> None:
+        for name in (*NAMES, SWITCH):
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+    remove()
+    try:
+        ip("netns", "add", SWITCH)
+        ip("-n", SWITCH, "link", "add", "bridge", "type", "bridge")
+        ip("-n", SWITCH, "link", "set", "bridge", "up")
+        for number_, (name, address) in enumerate(zip(NAMES, ADDRESSES, strict=True)):
+            ip("netns", "add", name)
+            ip("link", "add", "eth", "netns", name, "type", "veth", "peer", "name", f"port{number_}", "netns", SWITCH)
+            ip("-n", SWITCH, "link", "set", f"port{number_}", "master", "bridge", "up")
+            ip("-n", name, "address", "add", f"{address}/24", "dev", "eth")
+            ip("-n", name, "link", "set", "eth", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield
+    finally:
+        remove()
+
+
+def cut_off(which: int, is_cut: bool) -> None:
+    """Packets of one node are dropped at the bridge, or pass again. Its own link stays up."""
+    port = f"port{which}"
+    if is_cut:
+        ip("-n", SWITCH, "link", "set", port, "nomaster")
+    else:
+        ip("-n", SWITCH, "link", "set", port, "master", "bridge")
+
+
+def key(index: int) -> bytes:
+    return index.to_bytes(8, "little") * 2
+
+
+def block(index: int, age: int) -> bytes:
+    return random.Random(index * 1000 + age).randbytes(BLOCK_BYTES)
+
+
+class Node:
+    """A daemon in a network namespace, and a thread of puts and gets."""
+
+    def __init__(self, folder: Path, which: int, security: dict[str, object]) -> None:
+        folder.mkdir()
+        self.which = which
+        self.socket = folder / "kvtier.sock"
+        settings = {
+            "host.bytes": "64MiB",
+            "host.slab_bytes": "8MiB",
+            "host.keep": 0,
+            "ssd.bytes": 0,
+            "http.enabled": "false",
+            "nodes.name": NAMES[which],
+            "nodes.listen": f"{ADDRESSES[which]}:{PORT}",
+            "nodes.membership": "list",
+            "nodes.member_listen": f"{ADDRESSES[which]}:{MEMBER_PORT}",
+            "nodes.seeds": f"{ADDRESSES[0]}:{MEMBER_PORT}",
+            **security,
+        }
+        command = process.command_of([str(ROOT / "scripts/kvtierd")], self.socket, settings)
+        self.daemon, _ = process.start(["ip", "netns", "exec", NAMES[which], *command], folder / "daemon.log", Failed)
+        self.client = Client(self.socket, timeout=60)
+        self.namespace = self.client.namespace("partition", block_bytes=BLOCK_BYTES, model="check")
+        self.random = random.Random(which)
+        self.is_ended = False
+        self.is_paused = threading.Event()
+        self.found: Counter[str] = Counter()
+        self.slowest_s = 0.0
+        self.failure: Exception | None = None
+        self.age = 0
+        self.thread = threading.Thread(target=self._load, daemon=True)
+        self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        self.is_ended = True
+        if self.thread.ident:
+            self.thread.join(60)
+        self.client.close()
+        process.stop(self.daemon)
+
+    def sees(self) -> set[str]:
+        """The addresses of the nodes to which it is connected."""
+        told = subprocess.run(
+            [str(ROOT / "scripts/kvtier"), "nodes", "--json", "--socket", str(self.socket)], capture_output=True, text=True, check=True
+        ).stdout
+        return {str(peer["address"]).rpartition(":")[0] for peer in json.loads(told)["peers"] if peer["state"] == "connected"}
+
+    def known(self) -> int:
+        """How many other nodes it knows, without a process."""
+        return self.client.counters()["nodes"]
+
+    def _load(self) -> None:
+        buffer = bytearray(BLOCK_BYTES)
+        try:
+            while not self.is_ended:
+                with self.lock:
+                    index = self.random.randrange(KEYS)
+                    if self.random.random() < 0.1:
+                        self.namespace.put([key(index)], block(index, self.age))
+                        self.found["put"] += 1
+                        continue
+                    begun = time.monotonic()
+                    status = self.namespace.get([key(index)], buffer, timeout=30).statuses[0]
+                    self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
+                    if status == Status.OK:
+                        self._judge(index, bytes(buffer))
+                    else:
+                        self.found["miss"] += 1
+                time.sleep(0.001)
+        except Exception as error:
+            self.failure = error
+
+    def _judge(self, index: int, got: bytes) -> None:
+        if got == block(index, self.age):
+            self.found["hit"] += 1
+        elif self.age and got == block(index, self.age - 1):
+            self.found["stale"] += 1
+        else:
+            self.found["wrong"] += 1
+
+    def take(self) -> Counter[str]:
+        """What was found since the last time."""
+        with self.lock:
+            found, self.found = self.found, Counter()
+            slowest, self.slowest_s = self.slowest_s, 0.0
+        if self.failure:
+            raise Failed(f"{NAMES[self.which]} does not serve: {self.failure!r}")
+        print(f"    {NAMES[self.which]:<16} {dict(sorted(found.items()))}, slowest get {slowest:.2f} s", flush=True)
+        if found["stale"] or found["wrong"]:
+            raise Failed(f"{NAMES[self.which]} delivered stale or wrong bytes")
+        if slowest > GET_S_MAX:
+            raise Failed(f"a get took {slowest:.1f} s")
+        if not found["put"] or not found["hit"]:
+            raise Failed(f"{NAMES[self.which]} served nothing")
+        return found
+
+
+def renew(nodes: list[Node]) -> None:
+    """Drops all blocks of all nodes; the next have other bytes."""
+    with contextlib.ExitStack() as held:
+        for node in nodes:
+            held.enter_context(node.lock)
+        for node in nodes:
+            node.namespace.clear()
+            node.age += 1
+
+
+def until(what: str, holds: Callable[[], bool], limit_s: float) -> float:
+    """Waits; returns the seconds."""
+    begun = time.monotonic()
+    while not holds():
+        if time.monotonic() - begun > limit_s:
+            raise Failed(f"{what}: not within {limit_s:.0f} s")
+        time.sleep(0.05)
+    took = time.monotonic() - begun
+    print(f"{what:<62} {took:6.1f} s", flush=True)
+    return took
+
+
+def security(folder: Path) -> dict[str, object]:
+    """One certificate for all."""
+    certificate, private = folder / "node.pem", folder / "node.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=check"]
+        + ["-addext", "subjectAltName=DNS:nodes.check", "-out", str(certificate), "-keyout", str(private)],
+        check=True,
+        capture_output=True,
+    )
+    return {
+        "nodes.security": "tls_without_tokens",
+        "nodes.ca": certificate,
+        "nodes.certificate_name": "nodes.check",
+        "tls.certificate": certificate,
+        "tls.key": private,
+    }
+
+
+def part_and_merge(nodes: list[Node], seconds: float) -> None:
+    first, second, third = nodes
+    everybody = {node.which: set(ADDRESSES) - {ADDRESSES[node.which]} for node in nodes}
+
+    def are_one() -> bool:
+        return all(node.known() == 2 for node in nodes) and all(node.sees() == everybody[node.which] for node in nodes)
+
+    until("three nodes have found each other from one seed", are_one, FOUND_S_MAX)
+    for node in nodes:
+        node.thread.start()
+    time.sleep(5)
+    print("  together:")
+    for node in nodes:
+        node.take()
+    cut = time.monotonic()
+    cut_off(2, True)
+    until("the cut is noticed on both sides", lambda: first.known() == second.known() == 1 and third.known() == 0, FOUND_S_MAX)
+    renew(nodes)
+    print("  while the cut was noticed:")
+    for node in nodes:
+        node.take()
+    time.sleep(max(0.0, seconds - (time.monotonic() - cut)))
+    print(f"  apart, for {time.monotonic() - cut:.0f} s:")
+    for node in nodes:
+        node.take()
+    cut_off(2, False)
+    merged = until("the halves are one cluster again", are_one, FOUND_S_MAX)
+    if merged > MERGED_S_MAX:
+        raise Failed(f"the halves were one after {merged:.1f} s, expected at most {MERGED_S_MAX:.0f} s")
+    time.sleep(5)
+    print("  together again:")
+    for node in nodes:
+        node.take()
+        if node.client.counters()["corrupt"]:
+            raise Failed(f"{NAMES[node.which]} found damaged blocks")
+    fetched = [node.client.counters()["node_fetched"] for node in nodes]
+    print(f"  blocks fetched from other nodes: {fetched}")
+    if not all(fetched):
+        raise Failed("a node fetched nothing from the others")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program; its exit code."""
+    parser = Arguments(prog="scripts/cluster-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=number, default=60.0, help="how long the node is cut off (default: 60)")
+    options = parser.parse_args(argv)
+    if os.geteuid() != 0:
+        parser.error("only root can make network namespaces")
+    with tempfile.TemporaryDirectory(prefix="kvtier-cluster.") as name, network(), contextlib.ExitStack() as started:
+        folder = Path(name)
+        secure = security(folder)
+        nodes = []
+        try:
+            for which in range(len(NAMES)):
+                nodes.append(Node(folder / NAMES[which], which, secure))
+                started.callback(nodes[-1].stop)
+            part_and_merge(nodes, options.seconds)
+        except Failed as error:
+            print(f"cluster-check: {error}", file=sys.stderr)
+            for node in nodes:
+                print((folder / NAMES[node.which] / "daemon.log").read_text()[-3000:], file=sys.stderr)
+            return 1
+    print("cluster-check: every promise was kept")
+    return 0
+
+
+if __name__ == "__main__":
+    run_tool(main)
