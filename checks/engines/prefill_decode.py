@@ -20,7 +20,7 @@ from checks.shared.networks import Networks
 _BLOCK_TOKENS = 32
 _CHUNK_TOKENS = 512
 _PORT = 7076
-_NETWORKS = Networks("kvtier-check", "10.251.8")
+_NETWORKS = Networks("kvtier-prefill-decode", "10.251.8")
 _SHORT, _LONG, _TOKENS = 180, 20, 6
 _AT_ONCE = 25
 _TIMED = 8
