@@ -11,6 +11,7 @@ import com.google.protobuf.ByteString;
 import io.kvtier.daemon.Daemon;
 import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.v1.BlockResult;
 import io.kvtier.protocol.v1.BlocksResponse;
 import io.kvtier.protocol.v1.CancelRequest;
@@ -365,7 +366,7 @@ final class GrpcFrontTest {
 
     assertEquals(StatusCode.STATUS_OK, response.getOutcome().getStatus());
     assertEquals(Daemon.VERSION, response.getVersion());
-    assertEquals("2.1", response.getProtocol());
+    assertEquals(Protocol.VERSION_MAJOR + "." + Protocol.VERSION_MINOR, response.getProtocol());
     assertEquals(CHUNK_BYTES, response.getChunkBytesMax());
   }
 
