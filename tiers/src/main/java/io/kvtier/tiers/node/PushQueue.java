@@ -19,8 +19,11 @@ final class PushQueue {
   private final Supplier<List<NodePeer>> peers;
   private final Queue<Push> waiting = new ConcurrentLinkedQueue<>();
   private volatile boolean isCancelled;
+
+  /** When any reader was last seen connected to a node, or began to serve this queue. */
   private volatile long connectedNs;
-  private volatile boolean wasConnected;
+
+  private volatile boolean isTimed;
 
   /**
    * An empty queue.
@@ -44,7 +47,7 @@ final class PushQueue {
   /** Pushes are taken again after {@link #cancel}. */
   void open() {
     isCancelled = false;
-    wasConnected = false;
+    isTimed = false;
   }
 
   boolean isCancelled() {
@@ -56,26 +59,21 @@ final class PushQueue {
   }
 
   /** The nodes that any reader is connected to. */
-  private List<NodePeer> connected(long nowNs) {
-    List<NodePeer> connected = new ArrayList<>();
-    for (NodePeer peer : peers.get()) {
-      if (peer.state() == NodePeer.State.CONNECTED) {
-        connected.add(peer);
-      }
-    }
-    if (!connected.isEmpty() || !wasConnected) {
-      wasConnected = true;
-      connectedNs = nowNs;
-    }
-    return connected;
+  private List<NodePeer> connected() {
+    return peers.get().stream().filter(peer -> peer.state() == NodePeer.State.CONNECTED).toList();
   }
 
   /** Gives a reader's connections what they can take; returns how many blocks have moved on. */
   int serve(List<PeerLink> links, long nowNs, int turn) {
+    // Noted in each round: all pushes may be under way when a connection breaks.
+    if (!isTimed || links.stream().anyMatch(PeerLink::isReady)) {
+      connectedNs = nowNs;
+      isTimed = true;
+    }
     if (waiting.isEmpty()) {
       return 0;
     }
-    List<NodePeer> connected = connected(nowNs);
+    List<NodePeer> connected = connected();
     boolean isAlone = connected.isEmpty() && nowNs - connectedNs >= ALONE_NS;
     List<Push> left = new ArrayList<>();
     int moved = 0;

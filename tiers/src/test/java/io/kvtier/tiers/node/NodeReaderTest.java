@@ -323,6 +323,38 @@ final class NodeReaderTest {
     assertFalse(transport.links.get(2).isSent(FrameType.FETCH));
   }
 
+  // ---- pushes
+
+  private Push push(List<Push> over) {
+    MemorySegment key = Arena.ofAuto().allocate(8);
+    Push push =
+        new Push(
+            new Push.Name(1, 2, "space", 0, key),
+            new Push.Rank(MemorySegment.NULL, 0, 0, 1),
+            false,
+            0,
+            slab,
+            over::add);
+    tier.push(push);
+    pass(0);
+    return push;
+  }
+
+  @Test
+  void push_longUnderWayWhenAllConnectionsBreak_waitsForAnother() {
+    List<Push> over = new ArrayList<>();
+    Push push = push(over);
+    pass(10_000 * MS);
+    a.close("broken");
+    b.close("broken");
+    pass(4_900 * MS);
+    assertEquals(List.of(), over);
+    pass(200 * MS);
+
+    assertEquals(List.of(push), over);
+    assertEquals(Status.UNAVAILABLE, push.status());
+  }
+
   // ---- for routers
 
   @Test
