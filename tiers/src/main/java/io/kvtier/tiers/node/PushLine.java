@@ -217,7 +217,7 @@ final class PushLine {
       }
       case HAVE -> {
         var _ = room(frame);
-        Underway one = remove(frame.id());
+        Underway one = removeReserving(frame);
         if (one != null) {
           one.push.end(Status.EXISTS);
         }
@@ -229,6 +229,16 @@ final class PushLine {
       }
     }
     return true;
+  }
+
+  /** Removes a push without a slot. The bytes of a push with a slot may be being read. */
+  private @Nullable Underway removeReserving(Frame frame) throws FrameException {
+    Underway one = underway.get(frame.id());
+    if (one != null && one.step != Step.RESERVING) {
+      throw new FrameException(
+          "a node answers " + frame.type() + " for a block that it has given a slot");
+    }
+    return remove(frame.id());
   }
 
   private Messages.Room room(Frame frame) throws FrameException {
@@ -267,7 +277,7 @@ final class PushLine {
       refused.put(space, refusal);
       return;
     }
-    Underway one = remove(frame.id());
+    Underway one = removeReserving(frame);
     if (one == null) {
       return;
     }

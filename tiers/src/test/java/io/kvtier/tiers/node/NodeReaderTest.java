@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
@@ -338,6 +339,20 @@ final class NodeReaderTest {
     tier.push(push);
     pass(0);
     return push;
+  }
+
+  @Test
+  void push_refusedAfterItsSlotWasGiven_endsOnlyWithTheConnection() throws FrameException {
+    b.close("broken");
+    List<Push> over = new ArrayList<>();
+    var _ = push(over);
+    Frame reserve = a.take(FrameType.RESERVE);
+    a.answer(FrameType.GO, Status.OK, reserve);
+    assertTrue(a.isSent(FrameType.PUSH));
+
+    assertThrows(FrameException.class, () -> a.answer(FrameType.HAVE, Status.EXISTS, reserve));
+    assertThrows(FrameException.class, () -> a.answer(FrameType.NO, Status.BUSY, reserve));
+    assertEquals(List.of(), over, "the slot is being read");
   }
 
   @Test
