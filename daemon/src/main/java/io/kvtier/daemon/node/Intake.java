@@ -98,7 +98,7 @@ final class Intake {
             answer ->
                 server.later(() -> answer(from, id, answer.status(), answer.room(), answer.why())));
     if (!server.index().call(session, call)) {
-      answer(from, id, Status.BUSY, NO_ROOM, "too much waits for the index");
+      answer(from, id, Status.PENDING, NO_ROOM, "too much waits for the index");
     }
   }
 

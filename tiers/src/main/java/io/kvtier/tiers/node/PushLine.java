@@ -273,24 +273,36 @@ final class PushLine {
     Messages.Room room = room(frame);
     Refusal refusal = new Refusal(frame.status(), reader.options().shown().apply(room.why()));
     SpaceName space = asked.remove(frame.id());
+    boolean isPending = frame.status() == Status.PENDING;
+    if (isPending) {
+      rest(nowNs);
+    }
     if (space != null) {
-      refused.put(space, refusal);
+      if (isPending) {
+        told.remove(space);
+      } else {
+        refused.put(space, refusal);
+      }
       return;
     }
     Underway one = removeReserving(frame);
     if (one == null) {
       return;
     }
-    if (frame.status() == Status.PENDING) {
-      isResting = true;
-      notBeforeNs = nowNs + restNs;
-      restNs = Math.min(2 * restNs, REST_NS_MAX);
+    // The node refuses blocks of a namespace that it could not register yet.
+    if (isPending || !told.contains(one.space)) {
       one.push.refused(refusal.status, refusal.why);
     } else {
       denied = frame.status() == Status.DENIED ? refusal : denied;
       refuse(one.push, refused.getOrDefault(one.space, refusal));
     }
     reader.pushQueue().add(one.push);
+  }
+
+  private void rest(long nowNs) {
+    isResting = true;
+    notBeforeNs = nowNs + restNs;
+    restNs = Math.min(2 * restNs, REST_NS_MAX);
   }
 
   private void pushed(Frame frame, long nowNs) throws FrameException {

@@ -356,6 +356,22 @@ final class NodeReaderTest {
   }
 
   @Test
+  void push_namespaceIsNotRegisteredYet_isToldAgain() throws FrameException {
+    b.close("broken");
+    List<Push> over = new ArrayList<>();
+    Push push = push(over);
+    a.answer(FrameType.NO, Status.PENDING, a.take(FrameType.SPACE));
+    a.answer(FrameType.NO, Status.NAMESPACE_UNKNOWN, a.take(FrameType.RESERVE));
+    pass(0);
+    assertFalse(a.isSent(FrameType.SPACE), "the node has a rest");
+    pass(5 * MS);
+
+    assertTrue(a.isSent(FrameType.SPACE));
+    a.answer(FrameType.HAVE, Status.EXISTS, a.take(FrameType.RESERVE));
+    assertEquals(List.of(push), over);
+  }
+
+  @Test
   void push_longUnderWayWhenAllConnectionsBreak_waitsForAnother() {
     List<Push> over = new ArrayList<>();
     Push push = push(over);
