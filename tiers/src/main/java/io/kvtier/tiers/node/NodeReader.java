@@ -194,16 +194,6 @@ public final class NodeReader {
     return IDLE_WAIT_NS;
   }
 
-  /** Whether any node can be asked. */
-  public boolean isAnyReady() {
-    for (PeerLink link : links) {
-      if (link.isReady()) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   // ---- questions
 
   private void ask(List<Question> questions, long nowNs) {
