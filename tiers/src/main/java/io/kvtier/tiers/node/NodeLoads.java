@@ -1,7 +1,6 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.tiers.object.ObjectKey;
-import java.util.Arrays;
 import java.util.List;
 import java.util.function.Supplier;
 
@@ -16,6 +15,9 @@ public final class NodeLoads {
   private final double[] doneNs = new double[NodeTier.PEERS_MAX];
   private final double[] blockNs = new double[NodeTier.PEERS_MAX];
 
+  /** The nodes that can be asked, a bit each. */
+  private long connected;
+
   /** The nodes that blocks come from, a bit each. */
   private long used;
 
@@ -26,11 +28,11 @@ public final class NodeLoads {
 
   /** Begins an estimate of blocks of one length. */
   public void begin(long blockBytes) {
+    connected = 0;
     used = 0;
-    Arrays.fill(doneNs, 0);
-    Arrays.fill(blockNs, 0);
     for (NodePeer peer : peers.get()) {
-      if (peer.bit() != 0) {
+      if (peer.state() == NodePeer.State.CONNECTED) {
+        connected |= peer.bit();
         int number = Long.numberOfTrailingZeros(peer.bit());
         blockNs[number] = (double) blockBytes * peer.speed().nsPerByte();
         doneNs[number] = Math.max(peer.speed().latencyNs(), (double) peer.roundTripNs());
@@ -38,11 +40,10 @@ public final class NodeLoads {
     }
   }
 
-  /** One more block. */
+  /** Adds a block. It takes no time if no node can be asked: its fetch is a miss at once. */
   public void add(ObjectKey key) {
-    long holders = hints.holders(key);
     int best = -1;
-    for (long bits = holders; bits != 0; bits &= bits - 1) {
+    for (long bits = hints.holders(key) & connected; bits != 0; bits &= bits - 1) {
       int peer = Long.numberOfTrailingZeros(bits);
       if (best < 0 || doneNs[peer] + blockNs[peer] < doneNs[best] + blockNs[best]) {
         best = peer;

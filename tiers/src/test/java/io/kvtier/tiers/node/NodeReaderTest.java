@@ -186,6 +186,17 @@ final class NodeReaderTest {
     assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.4 * MS);
   }
 
+  @Test
+  void estimate_fasterNodeIsUnreachable_isOfTheOther() throws FrameException {
+    learn(8 * MS, 4 * MS);
+    know(1);
+    b.close("broken");
+    NodeLoads loads = tier.loads();
+    loads.begin(LENGTH);
+    loads.add(ObjectKey.of(block(1)));
+    assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.4 * MS);
+  }
+
   // ---- late nodes
 
   @Test
