@@ -3,8 +3,8 @@ package io.kvtier.tiers.node;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What a frame is for. The side that has connected sends requests, the other side answers them. The
- * frames of one push all have the number of its RESERVE.
+ * The purpose of a frame. The side that has connected sends requests, the other side answers them.
+ * The frames of one push all have the number of its RESERVE.
  */
 public enum FrameType {
   /** The first frame of a reader: its name and its token. */

@@ -18,7 +18,7 @@ public final class Messages {
   private Messages() {}
 
   /**
-   * What a reader says of itself.
+   * The name and the credentials of a reader, in a HELLO.
    *
    * @param token empty where nodes need none
    */
@@ -238,7 +238,7 @@ public final class Messages {
   }
 
   /**
-   * How much a node can still take, in each answer to a SPACE or RESERVE.
+   * The bytes that a node can still take, in each answer to a SPACE or RESERVE.
    *
    * @param unusedBytes memory that no block has
    * @param shareBytes what is left of the share that pushed blocks may fill

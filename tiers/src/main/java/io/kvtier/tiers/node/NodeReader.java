@@ -31,7 +31,7 @@ public final class NodeReader {
   private static final long IDLE_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
   /**
-   * What a reader needs to know.
+   * The settings of a reader.
    *
    * @param name of this node, for the others
    * @param incarnation the number of this start of the daemon, never 0

@@ -61,7 +61,7 @@ final class PeerLink implements NodeLink.Listener {
   private State state = State.RESTING;
   private @Nullable NodeLink link;
 
-  /** What the node is when the link closes. */
+  /** The state of the node after the link has closed. */
   private NodePeer.State failure = NodePeer.State.UNREACHABLE;
 
   private long incarnation;
@@ -89,7 +89,7 @@ final class PeerLink implements NodeLink.Listener {
     return peer;
   }
 
-  /** What is pushed to the node. */
+  /** The pushes to the node. */
   PushLine pushes() {
     return pushes;
   }
@@ -132,7 +132,7 @@ final class PeerLink implements NodeLink.Listener {
     return !asked.isEmpty() || !fetches.isEmpty() || pushes.isWaiting();
   }
 
-  /** What is fetched from this node must not be tried with some others. */
+  /** Blocks that are being fetched from this node must not be fetched from some others. */
   void forget(long bits) {
     fetches.values().forEach(one -> one.fetch.holders &= ~bits);
   }
@@ -192,7 +192,7 @@ final class PeerLink implements NodeLink.Listener {
     now.send(frame(FrameType.PING, Status.OK, pingId));
   }
 
-  /** Ends what has passed its deadline. The oldest stand first, and all have equally long. */
+  /** Ends questions and fetches after their deadlines. The oldest question stands first. */
   private void endLate(NodeLink now, long nowNs) {
     boolean isSilent = false;
     while (!asked.isEmpty()) {
@@ -240,7 +240,7 @@ final class PeerLink implements NodeLink.Listener {
     }
   }
 
-  /** Nothing writes the slot any more of the block that was given up while it arrived. */
+  /** A block was given up while it arrived, and nothing writes its slot any more. */
   private void released() {
     Fetch fetch = ending;
     ending = null;

@@ -3,12 +3,12 @@ package io.kvtier.tiers.node;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How fast blocks come from one node, as measured: the time until a block that was asked for begins
- * to come, and the time for each of its bytes. Blocks that follow one another on a connection tell
- * the second, blocks that come alone the first. For any thread.
+ * The measured speed of one node: the latency until a block that was asked for begins to come, and
+ * the time for each byte. Blocks that come alone tell the latency. Blocks that follow one another
+ * on a connection tell the time for each byte. For any thread.
  */
 public final class PeerSpeed {
-  /** What is assumed of a node that is not measured, ns: 8 Gbit/s. */
+  /** The assumed time for a byte of a node that is not measured, ns: 8 Gbit/s. */
   private static final double ASSUMED_NS_PER_BYTE = 1;
 
   /** The weight of a new measurement. */
@@ -44,7 +44,7 @@ public final class PeerSpeed {
     measuredNs = nowNs;
   }
 
-  /** A block did not come in a time. */
+  /** A block had not come after a time. */
   synchronized void late(long elapsedNs, long nowNs) {
     latencyNs = Math.max(latencyNs, (double) elapsedNs);
     isMeasured = true;

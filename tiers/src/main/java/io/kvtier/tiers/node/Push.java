@@ -45,10 +45,10 @@ public final class Push {
   public record Name(long high, long low, String spaceText, int group, MemorySegment key) {}
 
   /**
-   * What eviction policies want to know of a block.
+   * The properties of a block that eviction policies use.
    *
-   * @param parentKey of the block before it in its sequence; of length 0: unknown
-   * @param parent its fingerprint; 0: unknown
+   * @param parentKey the key of the block before it in its sequence; of length 0: unknown
+   * @param parent the fingerprint of the block before it; 0: unknown
    */
   public record Rank(MemorySegment parentKey, long parent, int depth, int importance) {}
 

@@ -13,9 +13,9 @@ import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What one reader pushes to one node, over its connection. A block has three steps: RESERVE asks
- * for a slot, PUSH sends the bytes, and PUSHED says what became of them. The bytes under way are
- * bounded, so that a slow node gets fewer blocks. Confined to the reader's thread.
+ * The pushes of one reader to one node, over one connection. A push has three steps: RESERVE asks
+ * for a slot, PUSH sends the bytes, and PUSHED is the answer when they have come. The bytes under
+ * way are bounded, so that a slow node gets fewer blocks. Confined to the reader's thread.
  */
 final class PushLine {
   /** The most blocks that are under way to a node, and their bytes. */
@@ -26,7 +26,7 @@ final class PushLine {
   /** How long a node may take for a step. */
   private static final long STEP_NS = TimeUnit.SECONDS.toNanos(20);
 
-  /** How long a node is left alone that can't take a block yet. */
+  /** The first pause before a node that can't take a block yet is asked again. */
   private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(2);
 
   private static final long REST_NS_MAX = TimeUnit.MILLISECONDS.toNanos(250);
@@ -64,7 +64,7 @@ final class PushLine {
     }
   }
 
-  /** Why the node does not take blocks; of a namespace, or of all. */
+  /** The reason why the node takes no blocks of a namespace, or no blocks at all. */
   private record Refusal(Status status, String why) {}
 
   private final PeerLink owner;
@@ -74,7 +74,7 @@ final class PushLine {
   /** The namespaces that were told over this connection. */
   private final Set<SpaceName> told = new HashSet<>();
 
-  /** Those of which the node has not answered yet, by the ids of their frames. */
+  /** The namespaces that the node has not answered yet, by the ids of their SPACE frames. */
   private final Map<Long, SpaceName> asked = new HashMap<>();
 
   private final Map<SpaceName, Refusal> refused = new HashMap<>();

@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** Which nodes have one block: a question to all of them, and those who wait for the answer. */
+/** A question to all nodes, whether they have one block, and the callers that wait for answers. */
 final class Question {
   final ObjectKey key;
 

@@ -22,7 +22,7 @@ import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What a reader asks which node, on links that the test plays by hand. */
+/** The questions, fetches and pushes of a reader, on links that the test plays by hand. */
 final class NodeReaderTest {
   private static final int LENGTH = 4096;
   private static final long MS = 1_000_000;
