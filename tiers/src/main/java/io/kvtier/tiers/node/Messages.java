@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /** The bodies of frames. */
@@ -87,17 +88,19 @@ public final class Messages {
       return read;
     }
 
-    /** The body of an ASK. */
+    /** The body of an ASK or FETCH. */
     ByteBuffer body() {
-      return little(HEAD_BYTES + keys.remaining())
-          .putLong(high)
+      return put(little(HEAD_BYTES + keys.remaining())).flip();
+    }
+
+    private ByteBuffer put(ByteBuffer out) {
+      return out.putLong(high)
           .putLong(low)
           .putInt(group)
           .putInt(keyBytes)
           .putInt(count)
           .putInt(blockBytes)
-          .put(keys.duplicate())
-          .flip();
+          .put(keys.duplicate());
     }
   }
 
@@ -133,19 +136,23 @@ public final class Messages {
       return places.get(places.position() + block) == Frame.IN_MEMORY;
     }
 
+    private boolean isPresent(int block) {
+      return places.get(places.position() + block) != Frame.ABSENT;
+    }
+
     /** How many blocks from the first are in the node. */
     int run() {
-      int run = 0;
-      while (run < places.remaining() && places.get(places.position() + run) != Frame.ABSENT) {
-        run++;
-      }
-      return run;
+      return run(this::isPresent);
     }
 
     /** How many blocks from the first are in the node's memory. */
     int memoryRun() {
+      return run(this::isInMemory);
+    }
+
+    private int run(IntPredicate isPart) {
       int run = 0;
-      while (run < places.remaining() && isInMemory(run)) {
+      while (run < places.remaining() && isPart.test(run)) {
         run++;
       }
       return run;
@@ -220,21 +227,18 @@ public final class Messages {
   static ByteBuffer reserveOf(Push push) {
     int keyBytes = (int) push.key.byteSize();
     int count = push.parentKey.byteSize() == keyBytes ? 2 : 1;
-    ByteBuffer out = little(Reserve.HEAD_BYTES + Keys.HEAD_BYTES + count * keyBytes);
-    out.putInt(push.depth)
-        .putInt(push.importance | (push.isEncoded ? Reserve.ENCODED : 0))
-        .putLong(push.parent)
-        .putLong(push.high)
-        .putLong(push.low)
-        .putInt(push.group)
-        .putInt(keyBytes)
-        .putInt(count)
-        .putInt(push.length)
-        .put(push.key.asByteBuffer());
+    ByteBuffer names = ByteBuffer.allocate(count * keyBytes).put(push.key.asByteBuffer());
     if (count == 2) {
-      out.put(push.parentKey.asByteBuffer());
+      names.put(push.parentKey.asByteBuffer());
     }
-    return out.flip();
+    Keys keys =
+        new Keys(push.high, push.low, push.group, keyBytes, count, push.length, names.flip());
+    ByteBuffer out =
+        little(Reserve.HEAD_BYTES + Keys.HEAD_BYTES + count * keyBytes)
+            .putInt(push.depth)
+            .putInt(push.importance | (push.isEncoded ? Reserve.ENCODED : 0))
+            .putLong(push.parent);
+    return keys.put(out).flip();
   }
 
   /**
@@ -268,29 +272,28 @@ public final class Messages {
 
   /** The body of a FETCH. */
   static ByteBuffer keyOf(Transfer block) {
-    ByteBuffer out = little(Keys.HEAD_BYTES + block.keyBytes);
-    head(out, block, 1, block.length);
-    return out.put(block.key, 0, block.keyBytes).flip();
+    return keys(block, 1, block.length, ByteBuffer.wrap(block.key, 0, block.keyBytes)).body();
   }
 
   /** The body of an ASK, of questions that go together. */
   static ByteBuffer keysOf(List<Question> questions) {
     Transfer first = questions.getFirst().block;
-    ByteBuffer out = little(Keys.HEAD_BYTES + questions.size() * first.keyBytes);
-    head(out, first, questions.size(), 0);
+    ByteBuffer names = ByteBuffer.allocate(questions.size() * first.keyBytes);
     for (Question one : questions) {
-      out.put(one.block.key, 0, one.block.keyBytes);
+      names.put(one.block.key, 0, one.block.keyBytes);
     }
-    return out.flip();
+    return keys(first, questions.size(), 0, names.flip()).body();
   }
 
-  private static void head(ByteBuffer out, Transfer block, int count, int blockBytes) {
-    out.putLong(block.namespaceHigh)
-        .putLong(block.namespaceLow)
-        .putInt(block.group)
-        .putInt(block.keyBytes)
-        .putInt(count)
-        .putInt(blockBytes);
+  private static Keys keys(Transfer block, int count, int blockBytes, ByteBuffer names) {
+    return new Keys(
+        block.namespaceHigh,
+        block.namespaceLow,
+        block.group,
+        block.keyBytes,
+        count,
+        blockBytes,
+        names);
   }
 
   private static String text(ByteBuffer body) throws FrameException {
