@@ -194,3 +194,9 @@ def test_unknownRole_isOneThatSaysNothingUnasked() -> None:
     assert Roles.of(SimpleNamespace(kv_role=None)) == Roles("kv_both")
     assert not Roles("kv_both").continues(SimpleNamespace(kv_transfer_params=None))
     assert not Roles("kv_consumer").continues(SimpleNamespace(kv_transfer_params={"do_remote_decode": True}))
+
+
+@pytest.mark.parametrize("said", ["do_remote_decode", ["do_remote_decode"], 1])
+def test_parametersThatAreNoDictionary_sayNothing(said: Any) -> None:
+    assert not Roles("kv_both").continues(SimpleNamespace(kv_transfer_params=said))
+    assert Roles("kv_producer").continues(SimpleNamespace(kv_transfer_params=said))

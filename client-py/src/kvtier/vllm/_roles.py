@@ -25,8 +25,9 @@ class Roles:
 
     def continues(self, request: Any) -> bool:
         """Whether another engine goes on with a request. Routers for prefill and decode say so in the request."""
-        said = getattr(request, "kv_transfer_params", None) or {}
-        return self.role == "kv_producer" or (self.role == "kv_both" and bool(said.get("do_remote_decode")))
+        said = getattr(request, "kv_transfer_params", None)
+        asks = isinstance(said, dict) and bool(said.get("do_remote_decode"))
+        return self.role == "kv_producer" or (self.role == "kv_both" and asks)
 
     @staticmethod
     def answer(tokens: int, store_s: float) -> dict[str, Any]:
