@@ -23,7 +23,7 @@ STREAM = [b'data: {"choices": [{"text": "a"}]}\n\n', b'data: {"choices": [{"text
 
 
 class EngineDouble:
-    """What listens as an engine, and notes what it is asked."""
+    """A server in place of an engine, which notes each request."""
 
     def __init__(self, answer: Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -263,6 +263,7 @@ def test_clientGoes_theDecodeEngineSeesIt() -> None:
     [
         ("/v1/completions", b"{", 400, "the request is no JSON"),
         ("/v1/completions", b"\xff\xfe", 400, "the request is no JSON"),
+        ("/v1/completions", b"[" * 200_000, 400, "the request is no JSON"),
         ("/v1/completions", b"[1]", 400, "the request is [1]; expected a JSON object"),
         ("/v1/embeddings", b"{}", 404, "there is no /v1/embeddings"),
     ],
@@ -282,6 +283,15 @@ def test_requestWithoutAProperLength_isRefused(header: str, status: bytes) -> No
             client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: a\r\n{header}\r\n".encode())
             assert client.recv(4096).startswith(b"HTTP/1.1 " + status)
         assert not decode.asked
+
+
+def test_clientOfHttp10_getsAnAnswerWithoutChunks() -> None:
+    with EngineDouble(decodes) as decode, router("--decode", decode.url) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"POST /v1/completions HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}")
+            with client.makefile("rb") as answer:
+                head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert b"Transfer-Encoding" not in head and body == b'{"choices": [{"text": "ab"}]}'
 
 
 def test_models_areThoseOfTheDecodeEngine() -> None:

@@ -27,11 +27,11 @@ _log = logging.getLogger("router")
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
 PASSED_ON = ("/v1/models", "/health", "/version")
-"""what the decode engine answers alone"""
+"""paths that the decode engine answers alone"""
 BODY_BYTES_MAX = 64 << 20
 _CHUNK_BYTES = 64 << 10
 _HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
-"""of one connection; those of the other are made anew"""
+"""headers of one connection: the router makes its own for the other one"""
 
 
 class Refused(Exception):
@@ -53,7 +53,7 @@ class Options:
 
 
 class Router:
-    """Knows the engines, in turns. Threads share it."""
+    """Chooses engines in turns. Threads share it."""
 
     def __init__(self, prefill: Sequence[SplitResult], decode: Sequence[SplitResult], options: Options) -> None:
         """`prefill` and `decode`: addresses of engines; without prefill engines all requests go to the decode engines alone."""
@@ -108,13 +108,13 @@ def prefill_request(path: str, said: dict[str, Any]) -> dict[str, Any]:
     asked |= {"stream": False, "max_tokens": 1}
     if path == CHAT and "max_completion_tokens" in said:
         asked["max_completion_tokens"] = 1
-    # An engine with kv_role kv_both says only then what the decode engine needs.
+    # An engine with kv_role kv_both answers kv_transfer_params only if it is asked to.
     asked["kv_transfer_params"] = {"do_remote_decode": True, "do_remote_prefill": False} | params_of(said)
     return asked
 
 
 def decode_request(said: dict[str, Any], answer: Any) -> dict[str, Any]:
-    """A request as the decode engine gets it, given the prefill engine's answer."""
+    """A request as the decode engine gets it, after the prefill engine's answer."""
     told = params_of(answer) if isinstance(answer, dict) else {}
     own = params_of(said)
     both = {name: told[name] | own[name] for name in told.keys() & own.keys() if isinstance(told[name], dict) and isinstance(own[name], dict)}
@@ -131,6 +131,8 @@ class Handler(BaseHTTPRequestHandler):
     """One client's connection."""
 
     protocol_version = "HTTP/1.1"
+    # Otherwise a token waits until the client has acknowledged the one before.
+    disable_nagle_algorithm = True
     router: Router
 
     def do_GET(self) -> None:
@@ -160,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         try:
             said = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Refused(400, f"the request is no JSON: {error}") from error
         if not isinstance(said, dict):
             raise Refused(400, f"the request is {body[:80].decode(errors='replace')}; expected a JSON object")
@@ -196,14 +198,20 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in response.getheaders():
             if name.lower() not in _HOP_HEADERS:
                 self.send_header(name, value)
-        self.send_header("Transfer-Encoding", "chunked")
+        # A client of HTTP/1.0 knows no chunks: its answer ends with the connection.
+        has_chunks = self.request_version != "HTTP/1.0"
+        if has_chunks:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Connection", "close")
         self.end_headers()
         for piece in pieces(response):
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-        self.wfile.write(b"0\r\n\r\n")
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if has_chunks else piece)
+        if has_chunks:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _refuse(self, refused: Refused) -> None:
-        # What the client sends behind a request that was not read is no request.
+        # The rest of a request that was not read must not be taken for the next request.
         self.close_connection = True
         body = json.dumps({"error": {"message": str(refused), "type": "router_error", "code": refused.status}}).encode()
         self.send_response(refused.status)
@@ -218,11 +226,18 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """What has arrived of an answer, until its end."""
+    """The bytes of an answer as they arrive, until its end."""
     while piece := response.read1(_CHUNK_BYTES):
         yield piece
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
+
+
+class Server(ThreadingHTTPServer):
+    """The router's socket."""
+
+    request_queue_size = 1024
+    """how many clients can connect at a time; with the usual 5, a further one tries again after a second"""
 
 
 def address(text: str) -> SplitResult:
@@ -259,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     Handler.router = Router(chosen.prefill, chosen.decode, Options(chosen.prefill_timeout, chosen.decode_timeout))
     try:
-        server = ThreadingHTTPServer((chosen.host, chosen.port), Handler)
+        server = Server((chosen.host, chosen.port), Handler)
     except (OSError, OverflowError) as error:
         sys.exit(f"router.py: error: cannot listen at {chosen.host}:{chosen.port}: {error}")
     host, port = server.server_address[:2]
