@@ -9,13 +9,13 @@ from kvtier.engine.expected import Expectations, Expected
 from kvtier.engine.wishes import Wishes
 
 
-def asked_at(expected: Expected, seconds: float, waiting: int = 1) -> list[float]:
-    """When the daemon is asked, if a block is always missing."""
+def asked_at(expected: Expected, seconds: float, waiting: int = 1, status: Status = Status.MISS) -> list[float]:
+    """When the daemon is asked, if its answer is always this one."""
     times = []
     for ms in range(int(seconds * 1000)):
         if expected.is_due(ms / 1000):
             times.append(ms / 1000)
-            assert not expected.has_answer([Status.MISS], 1.0, ms / 1000, waiting)
+            assert not expected.has_answer([status], 1.0, ms / 1000, waiting)
     return times
 
 
@@ -38,6 +38,11 @@ def test_answerOnItsWay_isAskedForAtOnce_andNotOfTheNodesAgain() -> None:
     assert expected.is_due(0.0) and not expected.is_fresh
     assert not expected.has_answer([Status.MISS], 1.0, 0.0, 1)
     assert not expected.is_due(0.0) and expected.is_fresh
+
+
+def test_answerThatStaysAway_isAskedForLessOften() -> None:
+    times = asked_at(Expected(4, 0.0, 60.0), 10.0, 1, Status.PENDING)
+    assert len([one for one in times if 5 <= one < 6]) <= 100
 
 
 def test_lastBlockIsThere_theOthersAreWaitedForShortly() -> None:
@@ -65,6 +70,16 @@ def test_requestWaitsOnce_untilItEnds() -> None:
     assert counted == {"expected_prompts": 1, "expected_us": 6_000_000, "expected_late": 1}
     expectations.forget("a")
     assert expectations.of("a", wishes, 100, 8.0) is not None and expectations.waiting == 1
+    expectations.forget("a")
+    assert expectations.waiting == 0
+
+
+def test_requestThatGoesOnWithoutItsBlocks_doesNotSlowTheOthers_andIsCountedOnce() -> None:
+    expectations = Expectations(16, 10.0, Counter())
+    first = expectations.of("a", Wishes(expect_tokens=70), 100, 0.0)
+    assert first is not None
+    expectations.give_up(first)
+    assert expectations.waiting == 0 and expectations.of("a", Wishes(expect_tokens=70), 100, 1.0) is None
     expectations.forget("a")
     assert expectations.waiting == 0
 

@@ -190,6 +190,18 @@ def test_decodeEngine_countsWhatDidNotCome_andDoesNotWaitAgain(engines: Engines)
     assert not decode.scheduler._scheduler._searches._expectations._by_request
 
 
+def test_decodeEngineHasThePromptItself_itDoesNotWait(engines: Engines) -> None:
+    decode = engines.make("kv_consumer")
+    answered(decode, [1, 2])
+    request = Request("decode", PROMPT)
+    request.kv_transfer_params = {"kvtier": {"expect_tokens": WHOLE, "expect_s": 60}}
+    decode.scheduler.on_new_request(request)
+    expectations = decode.scheduler._scheduler._searches._expectations
+    assert expectations.waiting == 1
+    assert eventually(lambda: decode.scheduler.get_num_new_matched_tokens(request, WHOLE)[0] == 0)
+    assert expectations.waiting == 0
+
+
 def test_unknownRole_isOneThatSaysNothingUnasked() -> None:
     assert Roles.of(SimpleNamespace(kv_role=None)) == Roles("kv_both")
     assert not Roles("kv_both").continues(SimpleNamespace(kv_transfer_params=None))

@@ -12,7 +12,7 @@ _PAUSE_S_MIN = 0.002
 _PAUSE_S_MAX = 0.05
 _PAUSE_GROWTH = 1.5
 _PAUSE_S_OF_EACH = 0.001
-"""of each request that waits: all of them together ask no more often than this"""
+"""for each request that waits, so that all of them together ask 1,000 times a second"""
 
 
 class Expected:
@@ -26,7 +26,7 @@ class Expected:
 
     def __init__(self, units: int, begun_s: float, wait_s: float) -> None:
         self.units = units
-        """so many from the first"""
+        """the number of its blocks' units, from the first"""
         self.until_s = begun_s + wait_s
         """until when the request waits, on the clock of `time.monotonic`"""
         self.call: Call[list[Lookup]] | None = None
@@ -76,8 +76,8 @@ class Expected:
             # There is no daemon, or none that answers.
             self.until_s = now_s
         self.is_fresh = Status.MISS in statuses
-        if not self.is_fresh:
-            # The answer of other nodes is on its way.
+        if not self.is_fresh and now_s - self._again_s < _PAUSE_S_MIN:
+            # The answer of other nodes comes in a moment.
             return
         self._again_s = now_s + max(self._pause_s, waiting * _PAUSE_S_OF_EACH)
         self._pause_s = min(self._pause_s * _PAUSE_GROWTH, _PAUSE_S_MAX)
@@ -115,13 +115,18 @@ class Expectations:
 
     def end(self, expected: Expected, units: int, now_s: float) -> None:
         """A request goes on with so many units from the first."""
-        expected.is_over = True
-        self.waiting -= 1
+        self.give_up(expected)
         self._observed["expected_us"] += int((now_s - expected.begun_s) * 1e6)
         self._observed["expected_late"] += units < expected.units
+
+    def give_up(self, expected: Expected) -> None:
+        """A request does not wait any more, whatever became of its blocks."""
+        if not expected.is_over:
+            expected.is_over = True
+            self.waiting -= 1
 
     def forget(self, request_id: str) -> None:
         """The request has ended."""
         known = self._by_request.pop(request_id, None)
-        if known is not None and not known.is_over:
-            self.waiting -= 1
+        if known is not None:
+            self.give_up(known)

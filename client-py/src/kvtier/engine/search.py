@@ -367,7 +367,7 @@ class Searches:
             return True
         self._expectations.end(expected, run, now_s)
         search.expected = None
-        # What is asked from now on is an ordinary lookup.
+        # The next lookup of this request is an ordinary one.
         search.begun_s = search.asked_s = now_s
         return False
 
@@ -475,9 +475,12 @@ class Searches:
     def _let_go(self, search: _Search) -> None:
         if search.lookup is not None and not search.lookup.done:
             self._polled.cancel(search.lookup)
-        if search.expected is not None and search.expected.call is not None:
-            self._polled.cancel(search.expected.call)
-            search.expected.call = None
+        if search.expected is not None:
+            # The engine goes on without these blocks, or the request has ended.
+            self._expectations.give_up(search.expected)
+            if search.expected.call is not None:
+                self._polled.cancel(search.expected.call)
+                search.expected.call = None
         self._release(search.holds)
         search.holds = []
 
