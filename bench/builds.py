@@ -105,7 +105,7 @@ def client_of(root: Path) -> Path:
 
 
 def in_turns(builds: Builds, measure: Callable[[Build], float], turns: int) -> Pairs:
-    """What is measured of the old and of the new build, in pairs; each build goes first in every second pair."""
+    """Measures the old and the new build, in pairs. Each build goes first in every second pair."""
     pairs = []
     for turn in range(turns):
         old, new = builds

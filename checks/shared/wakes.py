@@ -1,12 +1,12 @@
-"""How long this machine takes to wake two processes in turn: what a call of a daemon that sleeps costs at least."""
+"""The time that this machine takes to wake two processes in turn: the least cost of a call to a daemon that sleeps."""
 
 import os
 import time
 
 
 def wake_times_us(count: int = 5000) -> list[float]:
-    """The times of so many round trips of one byte between this process and a child of it, in microseconds, sorted. Both sleep until the
-    byte comes, in pipes."""
+    """The times of `count` round trips of one byte between this process and its child, in microseconds, sorted. Both sleep in a pipe until
+    the byte comes."""
     here, to_child = os.pipe()
     back, from_child = os.pipe()
     child = os.fork()

@@ -13,6 +13,7 @@ from kvtier.client import Client, Namespace, Reservations
 __all__ = [
     "Client",
     "Count",
+    "FoundNodes",
     "Get",
     "Holder",
     "InvalidArgument",
@@ -22,6 +23,7 @@ __all__ = [
     "Lookup",
     "Namespace",
     "NamespaceMismatch",
+    "NodeHold",
     "Options",
     "Ping",
     "Priority",

@@ -27,8 +27,9 @@ _PATH_BYTES_MAX = 107
 """of a Unix socket"""
 
 _VERSION_MINOR_ENCODED = 1
-_VERSION_MINOR_FRESH = 2
 """daemons know encoded blocks from it on"""
+_VERSION_MINOR_FRESH = 2
+"""daemons know lookups that must be fresh from it on"""
 
 _CONNECT_AGAIN_NS = 5_000_000
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000

@@ -120,7 +120,7 @@ class Polled:
                 self._advance(call, operations.made(Status.UNAVAILABLE if ended else Status.DEADLINE))
 
     def _begin_unlinked(self) -> None:
-        # In this order: the thread that connects may end between the two.
+        # The thread that connects may end between these two lines: in the other order its link would be missed.
         is_connecting = self._is_connecting()
         link = self._connection.current()
         if link is None and is_connecting:

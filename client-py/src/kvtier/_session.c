@@ -381,9 +381,9 @@ static PyObject *session_poll(PyObject *object, PyObject *timeout) {
       return NULL;
     }
   }
-  /* Only waits look whether the daemon is gone, and a caller may never wait. */
+  /* A wait notices that the daemon is gone. A caller that never waits needs this test. */
   if (timeout_ns <= 0 && PyDict_Size(self->arrived) == 0 && !is_over(self) && is_hung_up(self->socket)) {
-    /* What was answered before the end still counts. */
+    /* The daemon may have answered before its end. */
     if (drain(self) < 0) {
       return NULL;
     }

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kvtier_testing.daemon import Daemon
-from kvtier_testing.process import PROGRAMS
-from kvtier_testing.process import free_port
+from kvtier_testing.process import PROGRAMS, free_port
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

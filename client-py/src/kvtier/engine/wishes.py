@@ -14,7 +14,7 @@ NAME = "kvtier"
 _SHOWN_MAX = 80
 _KEEP_S_MAX = 1e9
 EXPECT_S_MAX = 600.0
-"""how long a request can wait at most for blocks that another engine computes"""
+"""the longest time that a request can wait for blocks that another engine computes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Wishes:
     priority: int = REQUEST_IMPORTANCE_NORMAL
     """how important the blocks are that it stores, 0 to 3"""
     expect_tokens: int = 0
-    """so many tokens from the first another engine is computing, or has computed, and stores: the request waits for their blocks"""
+    """the number of tokens, from the first, that another engine computes and stores: the request waits for their blocks"""
     expect_s: float | None = None
-    """how long it waits for them at most, in seconds from its arrival on; None: as the engine's settings have it"""
+    """the longest time that it waits for them, in seconds from its arrival on; None: as the engine's settings have it"""
 
 
 USUAL = Wishes()

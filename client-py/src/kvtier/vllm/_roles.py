@@ -1,4 +1,4 @@
-"""Prefill and decode in different engines: what an engine tells the one that goes on with a request."""
+"""Prefill and decode in different engines: the words of an engine to the one that goes on with a request."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -8,10 +8,10 @@ from kvtier.engine.wishes import NAME
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What an engine's ``kv_role`` means to the connector. Every engine loads, and stores as ``kvtier.store`` says."""
+    """An engine's ``kv_role``, as the connector takes it. Every engine loads, and stores as ``kvtier.store`` says."""
 
     role: str
-    """as vLLM has it"""
+    """the value in vLLM's configuration"""
 
     @classmethod
     def of(cls, transfer: Any) -> Self:
@@ -20,7 +20,7 @@ class Roles:
 
     @property
     def for_engine(self) -> str:
-        """The role that vLLM must take the engine for: of a producer it does not expect loads, and frees blocks too early for them."""
+        """The role that vLLM is told. From a producer vLLM expects no loads, and frees blocks too early for them."""
         return "kv_both" if self.role == "kv_producer" else self.role
 
     def continues(self, request: Any) -> bool:
@@ -31,10 +31,10 @@ class Roles:
 
     @staticmethod
     def answer(tokens: int, store_s: float) -> dict[str, Any]:
-        """What goes out with the last output of a request, as ``kv_transfer_params`` for the engine that goes on with it.
+        """The ``kv_transfer_params`` in the last output of a request, for the engine that goes on with it.
 
         Args:
-            tokens: so many from the first are stored, or just being stored.
-            store_s: how long that takes at most, in seconds.
+            tokens: the number of tokens, from the first, that are stored or just being stored.
+            store_s: the longest time that storing them takes, in seconds.
         """
         return {NAME: {"expect_tokens": tokens, "expect_s": store_s}}
