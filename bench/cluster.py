@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from bench.replay import DEFAULT_TRACE, Replay
 from bench.request_trace import TraceError, read_trace
 from checks.shared.command_line import Arguments, run_tool, say, size, whole
 from checks.shared.content import Content
+from checks.shared.nodes import connected
 from kvtier import Client, Lookup, Status
 
 MIB = 1 << 20
@@ -53,7 +53,7 @@ class ReplayOfNode(Replay):
 
 @contextmanager
 def daemons(folder: Path, count: int, host_bytes: int, are_connected: bool) -> Iterator[list[Client]]:
-    """So many daemons with so much memory each, and a client of each."""
+    """Starts `count` daemons with `host_bytes` of memory each, and returns a client of each."""
     folder.mkdir()
     ports = [process.free_port() for _ in range(count)]
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -75,21 +75,18 @@ def daemons(folder: Path, count: int, host_bytes: int, are_connected: bool) -> I
             started.callback(process.stop, daemon)
             clients.append(started.enter_context(Client(own / "kvtier.sock", timeout=PATIENCE_S)))
         if are_connected:
-            for number in range(count):
-                await_connected(folder / str(number) / "kvtier.sock", count - 1)
+            for client in clients:
+                await_connected(client, count - 1)
         yield clients
 
 
-def await_connected(socket_path: Path, others: int) -> None:
-    """Until the daemon is connected to so many others."""
+def await_connected(client: Client, others: int) -> None:
+    """Waits until the daemon is connected to the other nodes, of which there are `others`."""
     end = time.monotonic() + PATIENCE_S
-    while True:
-        command = [str(process.PROGRAMS / "kvtier"), "nodes", "--json", "--socket", str(socket_path)]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        if sum(one["state"] == "connected" for one in json.loads(told)["peers"]) >= others:
-            return
+    while len(found := connected(client)) < others:
         if time.monotonic() > end:
-            raise Failed(f"a node did not connect to the others within {PATIENCE_S:g} s: {told}")
+            raise Failed(f"a node did not connect to {others} others within {PATIENCE_S:g} s, only to {sorted(found)}")
+        time.sleep(0.05)
 
 
 def row(name: str, clients: Sequence[Client], trace: Sequence[Sequence[int]], block_bytes: int, seed: int) -> dict[str, Any]:

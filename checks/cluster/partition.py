@@ -9,7 +9,6 @@ Exit codes: 0 all promises were kept, 1 one was not, 2 wrong usage.
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import subprocess
@@ -18,18 +17,17 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from kvtier_testing import process
 
-from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, number, run_tool
+from checks.shared.networks import Switched
+from checks.shared.nodes import connected
 from kvtier import Client, Status
 
-NAMES = "kvtier-check-a", "kvtier-check-b", "kvtier-check-c"
-SWITCH = "kvtier-check-net"
-ADDRESSES = "10.251.8.1", "10.251.8.2", "10.251.8.3"
+NETWORKS = Switched("kvtier-partition", "10.251.9", 3)
 PORT, MEMBER_PORT = 7076, 7077
 KEYS = 256
 BLOCK_BYTES = 16 << 10
@@ -40,44 +38,6 @@ GET_S_MAX = 5.0
 
 class Failed(Exception):
     """A promise was broken; the text says which."""
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
-
-
-@contextlib.contextmanager
-def network() -> Iterator[None]:
-    """A network namespace for each node, and one with the bridge between them."""
-
-    def remove() -> None:
-        for name in (*NAMES, SWITCH):
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
-
-    remove()
-    try:
-        ip("netns", "add", SWITCH)
-        ip("-n", SWITCH, "link", "add", "bridge", "type", "bridge")
-        ip("-n", SWITCH, "link", "set", "bridge", "up")
-        for number_, (name, address) in enumerate(zip(NAMES, ADDRESSES, strict=True)):
-            ip("netns", "add", name)
-            ip("link", "add", "eth", "netns", name, "type", "veth", "peer", "name", f"port{number_}", "netns", SWITCH)
-            ip("-n", SWITCH, "link", "set", f"port{number_}", "master", "bridge", "up")
-            ip("-n", name, "address", "add", f"{address}/24", "dev", "eth")
-            ip("-n", name, "link", "set", "eth", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield
-    finally:
-        remove()
-
-
-def cut_off(which: int, is_cut: bool) -> None:
-    """Packets of one node are dropped at the bridge, or pass again. Its own link stays up."""
-    port = f"port{which}"
-    if is_cut:
-        ip("-n", SWITCH, "link", "set", port, "nomaster")
-    else:
-        ip("-n", SWITCH, "link", "set", port, "master", "bridge")
 
 
 def key(index: int) -> bytes:
@@ -101,15 +61,15 @@ class Node:
             "host.keep": 0,
             "ssd.bytes": 0,
             "http.enabled": "false",
-            "nodes.name": NAMES[which],
-            "nodes.listen": f"{ADDRESSES[which]}:{PORT}",
+            "nodes.name": NETWORKS.names[which],
+            "nodes.listen": f"{NETWORKS.addresses[which]}:{PORT}",
             "nodes.membership": "list",
-            "nodes.member_listen": f"{ADDRESSES[which]}:{MEMBER_PORT}",
-            "nodes.seeds": f"{ADDRESSES[0]}:{MEMBER_PORT}",
+            "nodes.member_listen": f"{NETWORKS.addresses[which]}:{MEMBER_PORT}",
+            "nodes.seeds": f"{NETWORKS.addresses[0]}:{MEMBER_PORT}",
             **security,
         }
-        command = process.command_of([str(ROOT / "scripts/kvtierd")], self.socket, settings)
-        self.daemon, _ = process.start(["ip", "netns", "exec", NAMES[which], *command], folder / "daemon.log", Failed)
+        command = process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, settings)
+        self.daemon, _ = process.start(NETWORKS.inside(which, command), folder / "daemon.log", Failed)
         self.client = Client(self.socket, timeout=60)
         self.namespace = self.client.namespace("partition", block_bytes=BLOCK_BYTES, model="check")
         self.random = random.Random(which)
@@ -131,13 +91,10 @@ class Node:
 
     def sees(self) -> set[str]:
         """The addresses of the nodes to which it is connected."""
-        told = subprocess.run(
-            [str(ROOT / "scripts/kvtier"), "nodes", "--json", "--socket", str(self.socket)], capture_output=True, text=True, check=True
-        ).stdout
-        return {str(peer["address"]).rpartition(":")[0] for peer in json.loads(told)["peers"] if peer["state"] == "connected"}
+        return {address.rpartition(":")[0] for address in connected(self.client)}
 
     def known(self) -> int:
-        """How many other nodes it knows, without a process."""
+        """The number of other nodes that it knows."""
         return self.client.counters()["nodes"]
 
     def _load(self) -> None:
@@ -170,24 +127,24 @@ class Node:
             self.found["wrong"] += 1
 
     def take(self) -> Counter[str]:
-        """What was found since the last time."""
+        """The results of puts and gets since the last call. Raises where they break a promise."""
         with self.lock:
             found, self.found = self.found, Counter()
             slowest, self.slowest_s = self.slowest_s, 0.0
         if self.failure:
-            raise Failed(f"{NAMES[self.which]} does not serve: {self.failure!r}")
-        print(f"    {NAMES[self.which]:<16} {dict(sorted(found.items()))}, slowest get {slowest:.2f} s", flush=True)
+            raise Failed(f"{NETWORKS.names[self.which]} does not serve: {self.failure!r}")
+        print(f"    {NETWORKS.names[self.which]:<16} {dict(sorted(found.items()))}, slowest get {slowest:.2f} s", flush=True)
         if found["stale"] or found["wrong"]:
-            raise Failed(f"{NAMES[self.which]} delivered stale or wrong bytes")
+            raise Failed(f"{NETWORKS.names[self.which]} delivered stale or wrong bytes")
         if slowest > GET_S_MAX:
             raise Failed(f"a get took {slowest:.1f} s")
         if not found["put"] or not found["hit"]:
-            raise Failed(f"{NAMES[self.which]} served nothing")
+            raise Failed(f"{NETWORKS.names[self.which]} served nothing")
         return found
 
 
 def renew(nodes: list[Node]) -> None:
-    """Drops all blocks of all nodes; the next have other bytes."""
+    """Drops all blocks of all nodes. Later blocks have other bytes."""
     with contextlib.ExitStack() as held:
         for node in nodes:
             held.enter_context(node.lock)
@@ -228,7 +185,7 @@ def security(folder: Path) -> dict[str, object]:
 
 def part_and_merge(nodes: list[Node], seconds: float) -> None:
     first, second, third = nodes
-    everybody = {node.which: set(ADDRESSES) - {ADDRESSES[node.which]} for node in nodes}
+    everybody = {node.which: set(NETWORKS.addresses) - {NETWORKS.addresses[node.which]} for node in nodes}
 
     def are_one() -> bool:
         return all(node.known() == 2 for node in nodes) and all(node.sees() == everybody[node.which] for node in nodes)
@@ -241,7 +198,7 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
     for node in nodes:
         node.take()
     cut = time.monotonic()
-    cut_off(2, True)
+    NETWORKS.cut_off(2)
     until("the cut is noticed on both sides", lambda: first.known() == second.known() == 1 and third.known() == 0, FOUND_S_MAX)
     renew(nodes)
     print("  while the cut was noticed:")
@@ -251,7 +208,7 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
     print(f"  apart, for {time.monotonic() - cut:.0f} s:")
     for node in nodes:
         node.take()
-    cut_off(2, False)
+    NETWORKS.join_again(2)
     merged = until("the halves are one cluster again", are_one, FOUND_S_MAX)
     if merged > MERGED_S_MAX:
         raise Failed(f"the halves were one after {merged:.1f} s, expected at most {MERGED_S_MAX:.0f} s")
@@ -260,7 +217,7 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
     for node in nodes:
         node.take()
         if node.client.counters()["corrupt"]:
-            raise Failed(f"{NAMES[node.which]} found damaged blocks")
+            raise Failed(f"{NETWORKS.names[node.which]} found damaged blocks")
     fetched = [node.client.counters()["node_fetched"] for node in nodes]
     print(f"  blocks fetched from other nodes: {fetched}")
     if not all(fetched):
@@ -274,19 +231,19 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if os.geteuid() != 0:
         parser.error("only root can make network namespaces")
-    with tempfile.TemporaryDirectory(prefix="kvtier-cluster.") as name, network(), contextlib.ExitStack() as started:
+    with tempfile.TemporaryDirectory(prefix="kvtier-cluster.") as name, NETWORKS.made(), contextlib.ExitStack() as started:
         folder = Path(name)
         secure = security(folder)
         nodes = []
         try:
-            for which in range(len(NAMES)):
-                nodes.append(Node(folder / NAMES[which], which, secure))
+            for which in range(len(NETWORKS.names)):
+                nodes.append(Node(folder / NETWORKS.names[which], which, secure))
                 started.callback(nodes[-1].stop)
             part_and_merge(nodes, options.seconds)
         except Failed as error:
             print(f"cluster-check: {error}", file=sys.stderr)
             for node in nodes:
-                print((folder / NAMES[node.which] / "daemon.log").read_text()[-3000:], file=sys.stderr)
+                print((folder / NETWORKS.names[node.which] / "daemon.log").read_text()[-3000:], file=sys.stderr)
             return 1
     print("cluster-check: every promise was kept")
     return 0

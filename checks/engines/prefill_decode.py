@@ -4,7 +4,6 @@ import contextlib
 import os
 import random
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,8 @@ from kvtier_testing import process
 from checks.engines.told import Daemon, Failed, Rows
 from checks.engines.vllm_engine import Engine, engine, kvtier
 from checks.shared.networks import Networks
+from checks.shared.nodes import connected
+from kvtier import Client
 
 _BLOCK_TOKENS = 32
 _CHUNK_TOKENS = 512
@@ -51,7 +52,6 @@ class Nodes:
     """Two daemons that read each other's memory: of the prefill engine, and of the decode engine."""
 
     def __init__(self, root: Path, folder: Path, addresses: Sequence[str], within: Sequence[Sequence[str]]) -> None:
-        self._root = root
         self.daemons = []
         for number, (address, words) in enumerate(zip(addresses, within, strict=True)):
             own = folder / f"node-{number}"
@@ -70,11 +70,11 @@ class Nodes:
         """Waits until both have found each other."""
         deadline = time.monotonic() + _CONNECT_S
         for daemon in self.daemons:
-            command = [str(self._root / "scripts" / "kvtier"), "nodes", "--socket", str(daemon.socket)]
-            while "connected" not in (said := subprocess.run(command, capture_output=True, text=True, timeout=60).stdout):
-                if time.monotonic() > deadline:
-                    raise Failed(f"the nodes have not found each other: {said}")
-                time.sleep(0.2)
+            with Client(daemon.socket, timeout=_CONNECT_S) as client:
+                while not connected(client):
+                    if time.monotonic() > deadline:
+                        raise Failed(f"the nodes have not found each other within {_CONNECT_S:g} s")
+                    time.sleep(0.2)
 
     def stop(self) -> None:
         for daemon in self.daemons:
