@@ -5,11 +5,9 @@ builds alike. A row is the median, over the turns, of the new build's speed divi
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,9 +17,9 @@ from pathlib import Path
 
 from kvtier_testing import process
 
-from bench.bench_all import revision
+from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.checkout import ROOT
-from checks.shared.command_line import Arguments, folder, run_tool, say, some_of, whole
+from checks.shared.command_line import Arguments, folder, say, some_of, whole
 
 KIB, MIB = 1 << 10, 1 << 20
 SLICE_MS = 150
@@ -29,10 +27,6 @@ LOWER_SLICE_MS = 400
 WARM_S = 20.0
 KEPT_BLOCKS = 1_000_000
 KEPT_BLOCK_BYTES = 1 * KIB
-
-
-class Failed(Exception):
-    """A daemon or a client that does not do what it must; the text says which."""
 
 
 @dataclass
@@ -208,7 +202,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("old", metavar="OLD", type=folder, help="the checkout of the old build, in which scripts/bench has run once")
     parser.add_argument("--only", type=some_of(PARTS), default=list(PARTS), metavar="PART,...", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--turns", type=whole, default=40, help="pairs of turns for each row (default: 40)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also writes the rows as JSON")
+    add_json(parser)
     options = parser.parse_args(argv)
     old = options.old.resolve()
     python = client_of(old)
@@ -228,13 +222,9 @@ def main(argv: list[str] | None = None) -> int:
                 print(
                     f"{what:<46} {before:>10.4g} {new:>10.4g} {row['ratio']:>8.3f} {ratios[len(ratios) // 4]:>8.3f} {len(pairs):>6}", flush=True
                 )
-    if options.json:
-        options.json.write_text(json.dumps({"revision": revision(), "old": str(old), "rows": rows}, indent=1) + "\n")
+    write_rows(options.json, rows, old=str(old))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        run_tool(main)
-    except Failed as error:
-        sys.exit(f"error: {error}")
+    run_rows_tool(main)

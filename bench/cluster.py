@@ -6,10 +6,8 @@ Every byte is checked.
 """
 
 import argparse
-import json
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,10 +17,10 @@ from typing import Any
 
 from kvtier_testing import process
 
-from bench.bench_all import revision
 from bench.replay import DEFAULT_TRACE, Replay
 from bench.request_trace import TraceError, read_trace
-from checks.shared.command_line import Arguments, run_tool, say, size, whole
+from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
+from checks.shared.command_line import Arguments, say, size, whole
 from checks.shared.content import Content
 from checks.shared.nodes import connected
 from kvtier import Client, Lookup, Status
@@ -33,10 +31,6 @@ PATIENCE_S = 30.0
 ASK_AGAIN_S = 0.0005
 LOOKUP_S_MAX = 0.5
 """as engines wait for an answer that is not complete"""
-
-
-class Failed(Exception):
-    """A program that does not do what it must; the text says which."""
 
 
 class ReplayOfNode(Replay):
@@ -149,7 +143,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("16KiB"), help="default: 16KiB")
     parser.add_argument("--memory", metavar="PERCENT", type=whole, default=50, help="of all nodes, of the different blocks' bytes (default: 50)")
     parser.add_argument("--seed", type=whole, default=1, help="of the router (default: 1)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also writes the rows as JSON")
+    add_json(parser)
     options = parser.parse_args(argv)
     if not 2 <= options.nodes <= 32:
         parser.error(f"--nodes is {options.nodes}; expected 2 to 32")
@@ -159,13 +153,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="kvtier-cluster.") as name:
         rows = measure(Path(name), trace, options)
-    if options.json:
-        options.json.write_text(json.dumps({"revision": revision(), "rows": rows}, indent=1) + "\n")
+    write_rows(options.json, rows)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        run_tool(main)
-    except Failed as error:
-        sys.exit(f"error: {error}")
+    run_rows_tool(main)

@@ -10,7 +10,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from pathlib import Path
 
 from kvtier_testing import process
 
-from bench.bench_all import revision
-from checks.shared.command_line import Arguments, run_tool, say, whole
+from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
+from checks.shared.command_line import Arguments, say, whole
 from checks.shared.networks import Networks
 from kvtier import Client, Namespace, Status
 
@@ -31,10 +30,6 @@ PORT, RAW_PORT, IPERF_PORT = 7076, 7077, 7078
 MEMORY = {2 * MIB: 1200 * MIB, 64 * KIB: 300 * MIB}
 KEYS_AT_ONCE = 1000
 PINGS = 3000
-
-
-class Failed(Exception):
-    """A program that does not do what it must; the text says which."""
 
 
 def output(which: int, command: list[str]) -> str:
@@ -191,7 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     """The program; its exit code."""
     parser = Arguments(prog="scripts/bench nodes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=whole, default=7, help="reads of all blocks for each row (default: 7)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also writes the rows as JSON")
+    add_json(parser)
     options = parser.parse_args(argv)
     if os.geteuid() != 0:
         parser.error("only root can make network namespaces")
@@ -209,13 +204,9 @@ def main(argv: list[str] | None = None) -> int:
             with running(["iperf3", "-s", "-p", str(IPERF_PORT)], 0):
                 told = json.loads(output(1, ["iperf3", "-c", ADDRESSES[0], "-p", str(IPERF_PORT), "-R", "-P", "2", "-t", "3", "-J"]))
                 print(f"{'iperf3, two connections, GB/s':<52} {told['end']['sum_received']['bits_per_second'] / 8e9:>10.2f}")
-    if options.json:
-        options.json.write_text(json.dumps({"revision": revision(), "rows": rows}, indent=1) + "\n")
+    write_rows(options.json, rows)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        run_tool(main)
-    except Failed as error:
-        sys.exit(f"error: {error}")
+    run_rows_tool(main)
