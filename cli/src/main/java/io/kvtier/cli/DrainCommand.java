@@ -13,7 +13,7 @@ import picocli.CommandLine.Option;
     description = {
       "Prepares the daemon for a stop: it refuses new blocks (puts end with NOT_ADMITTED) and"
           + " writes blocks that are only in memory to the tier below. Reads continue.",
-      "With --to-nodes, it hands the blocks in memory to the connected nodes (nodes.peers) instead:"
+      "With --to-nodes, it hands the blocks in memory to the connected nodes instead:"
           + " retained blocks first, then those that would leave memory last. The blocks also stay"
           + " in this daemon's memory.",
       "The drain lasts until 'drain --off' or the end of the daemon. Needs the role admin."

@@ -318,8 +318,7 @@ public final class Nodes implements AutoCloseable {
   private OperatorAnswer drain(HandOver handing, long limitMs, long bytesMax) {
     if (!tier.isOpen()) {
       return new OperatorAnswer(
-          Status.MISS,
-          "no other node is connected: kvtier nodes shows why, and nodes.peers names them");
+          Status.MISS, "no other node is connected: kvtier nodes shows the reasons");
     }
     return handing.start(TimeUnit.MILLISECONDS.toNanos(limitMs), bytesMax)
         ? OperatorAnswer.done("blocks are handed to other nodes")
