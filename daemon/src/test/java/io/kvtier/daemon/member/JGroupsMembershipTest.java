@@ -26,6 +26,16 @@ import org.junit.jupiter.api.Test;
 class JGroupsMembershipTest extends MembershipContract {
   private static final long WAIT_MS = 60_000;
 
+  /** Takes no notice of members. */
+  private static final Membership.Listener DEAF =
+      new Membership.Listener() {
+        @Override
+        public void joined(Member member) {}
+
+        @Override
+        public void left(Member member) {}
+      };
+
   /** Where members listen, by the addresses that they tell. */
   private final Map<NodeAddress, NodeAddress> places = new HashMap<>();
 
@@ -37,7 +47,7 @@ class JGroupsMembershipTest extends MembershipContract {
     }
   }
 
-  /** What the certificates are; null for plaintext. */
+  /** The certificates of a member; null for plaintext. */
   @Nullable Supplier<SSLContext> tls(Member self) {
     return null;
   }
@@ -105,14 +115,7 @@ class JGroupsMembershipTest extends MembershipContract {
             new Member(listen, "alone", 1),
             listen,
             new Discovery.Seeds(List.of(nobody, unknown)))) {
-      alone.start(
-          new Membership.Listener() {
-            @Override
-            public void joined(Member member) {}
-
-            @Override
-            public void left(Member member) {}
-          });
+      alone.start(DEAF);
     }
   }
 
@@ -122,18 +125,7 @@ class JGroupsMembershipTest extends MembershipContract {
       NodeAddress listen = new NodeAddress("127.0.0.1", taken.getLocalPort());
       try (JGroupsMembership late =
           membership(new Member(listen, "late", 1), listen, new Discovery.Seeds(List.of()))) {
-        IOException e =
-            assertThrows(
-                IOException.class,
-                () ->
-                    late.start(
-                        new Membership.Listener() {
-                          @Override
-                          public void joined(Member member) {}
-
-                          @Override
-                          public void left(Member member) {}
-                        }));
+        IOException e = assertThrows(IOException.class, () -> late.start(DEAF));
         assertTrue(String.valueOf(e.getMessage()).contains("nodes.member_listen"), e.toString());
       }
     }

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The same members with mutual TLS; and who is none. */
+/** Members with mutual TLS keep the contract, and strangers without a certificate stay out. */
 class TlsMembershipTest extends JGroupsMembershipTest {
   @TempDir static Path folder;
 
