@@ -91,9 +91,6 @@ final class ClusterSimulation implements AutoCloseable {
   private static final long DEADLINE_NS = 6_000_000_000L;
   private static final long HAND_OVER_NS = 2_000_000_000L;
 
-  /** A link that does not move is closed after this time, and its blocks go elsewhere. */
-  private static final long HAND_OVER_END_NS = 30_000_000_000L;
-
   private final SplittableRandom random;
   private final Planted planted;
   private final int slots;
@@ -271,7 +268,6 @@ final class ClusterSimulation implements AutoCloseable {
     private @Nullable NodeServer server;
     private @Nullable Membership membership;
     private @Nullable HandOver handOver;
-    private long handOverNs;
     private IndexHarness.@Nullable Client client;
 
     /** The key that the client waits for; -1: none. */
@@ -455,7 +451,7 @@ final class ClusterSimulation implements AutoCloseable {
         ignored += tier.readers().getFirst().doWork() + server.doWork() + transport.poll(0);
         ignored += handOver().doWork();
       }
-      checkHandOver();
+      checkPushed();
       if (random.nextInt(4) == 0) {
         index.agent().checkInvariants();
       }
@@ -475,12 +471,7 @@ final class ClusterSimulation implements AutoCloseable {
       }
     }
 
-    private void checkHandOver() {
-      boolean isRunning = handOver().progress().isRunning();
-      handOverNs = isRunning && handOverNs > 0 ? handOverNs : isRunning ? nowNs : 0;
-      if (isRunning && nowNs - handOverNs > HAND_OVER_END_NS) {
-        throw new Violation("a hand-over of " + address + " does not end");
-      }
+    private void checkPushed() {
       long pushedMax = (long) (IndexHarness.PUSHED_SHARE * slots * IndexHarness.SLOT_BYTES);
       if (harness().directory().pushedBytes(Grant.NO_TENANT) > pushedMax) {
         throw new Violation("pushed blocks fill more than their share at " + address);
@@ -510,7 +501,7 @@ final class ClusterSimulation implements AutoCloseable {
     void checkEnd() {
       IndexHarness index = harness();
       if (!isQuiet()) {
-        throw new Violation("work or leases are left at " + address);
+        throw new Violation("work, leases or a hand-over are left at " + address);
       }
       if (index.counters.get(Counter.LEASES_EXPIRED) > 0) {
         throw new Violation("a lease at " + address + " was not released");
