@@ -100,6 +100,8 @@ class NodesSectionTest {
         "nodes.seeds=a:1 | or set nodes.membership: list",
         "nodes.dns_name=a | or set nodes.membership: dns",
         "nodes.listen=a | 'a' is no HOST:PORT",
+        "nodes.pushed_share=0.95 | 0 to 0.9",
+        "nodes.tokenless_role=admin | read or write",
       })
   void mistake_namesItsCure(String settings, String expected) {
     ConfigException e = assertThrows(ConfigException.class, () -> plain(settings.split(" ")));

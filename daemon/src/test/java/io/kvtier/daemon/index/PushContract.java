@@ -1,7 +1,6 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
@@ -39,8 +38,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * What a daemon does with the blocks that another node pushes, over every transport. The other node
- * is the test, which writes its frames word by word.
+ * A daemon takes the blocks that another node pushes, over every transport. The test is the other
+ * node, and writes its frames word by word.
  */
 abstract class PushContract {
   private static final long TIMEOUT_NS = 20_000_000_000L;
@@ -192,11 +191,15 @@ abstract class PushContract {
   }
 
   private void reserve(long id, long[] name, int blockBytes, long key, int checksum) {
+    ByteBuffer body = reserveBody(name, blockBytes, key);
+    sender.open().send(frame(FrameType.RESERVE, id).with(0, checksum, 0).with(body));
+  }
+
+  private static ByteBuffer reserveBody(long[] name, int blockBytes, long key) {
     ByteBuffer body = ByteBuffer.allocate(56).order(ByteOrder.LITTLE_ENDIAN);
     body.putInt(3).putInt(1).putLong(99);
     body.putLong(name[0]).putLong(name[1]).putInt(0).putInt(8).putInt(1).putInt(blockBytes);
-    body.putLong(key).flip();
-    sender.open().send(frame(FrameType.RESERVE, id).with(0, checksum, 0).with(body));
+    return body.putLong(key).flip();
   }
 
   private void push(long id, MemorySegment block) {
@@ -451,7 +454,7 @@ abstract class PushContract {
     ByteBuffer body = ByteBuffer.allocate(56);
     sender.open().send(frame(FrameType.RESERVE, 3).with(body));
     await(() -> !sender.closed.isEmpty());
-    assertFalse(sender.closed.isEmpty());
+    assertTrue(isAllFree());
   }
 
   @Test
@@ -459,11 +462,8 @@ abstract class PushContract {
     greet();
     long[] name = introduce(4096);
     assertEquals(FrameType.GO, answer(2).type());
-    ByteBuffer body = ByteBuffer.allocate(56).order(ByteOrder.LITTLE_ENDIAN);
-    body.putInt(3).putInt(1).putLong(99);
-    body.putLong(name[0]).putLong(name[1]).putInt(0).putInt(8).putInt(1).putInt(4096);
-    body.putLong(5).flip();
-    sender.open().send(Frame.of(FrameType.RESERVE, Status.OK, OURS, THEIRS + 1, 3).with(body));
+    Frame stale = Frame.of(FrameType.RESERVE, Status.OK, OURS, THEIRS + 1, 3);
+    sender.open().send(stale.with(reserveBody(name, 4096, 5)));
     sender.open().send(frame(FrameType.PING, 4));
     assertEquals(FrameType.PONG, answer(4).type());
     assertTrue(isAllFree());

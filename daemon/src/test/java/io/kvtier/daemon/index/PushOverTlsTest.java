@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The same pushes with mutual TLS. */
+/** Pushes over TCP on loopback, with mutual TLS. */
 class PushOverTlsTest extends PushOverTcpTest {
   @TempDir static Path folder;
 
