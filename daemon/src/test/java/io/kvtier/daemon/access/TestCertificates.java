@@ -1,5 +1,6 @@
 package io.kvtier.daemon.access;
 
+import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -10,6 +11,8 @@ import java.security.KeyStore;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.function.Supplier;
+import javax.net.ssl.SSLContext;
 
 /** An authority and what it signs, in PEM files of a folder; made by the JDK's own keytool. */
 public final class TestCertificates {
@@ -22,6 +25,20 @@ public final class TestCertificates {
     this.folder = folder;
     keytool("ca", "-genkeypair", "-keyalg", "EC", "-dname", "CN=test ca", "-ext", "bc:c");
     keytool("ca", "-exportcert", "-rfc", "-file", file("ca.crt").toString());
+  }
+
+  /** An authority in a folder, which is made, with the certificate {@code node}. */
+  public static TestCertificates withNode(Path folder) throws Exception {
+    TestCertificates made = new TestCertificates(Files.createDirectories(folder));
+    made.sign("node", "");
+    return made;
+  }
+
+  /** TLS with the certificate {@code node}, which trusts the nodes of an authority. */
+  public Supplier<SSLContext> ofNode(TestCertificates trusted) throws IOException {
+    ServerTls tls = new ServerTls(new TlsConfig(file("node.crt"), file("node.key"), null, 1));
+    SSLContext context = tls.ofNodes(trusted.file("ca.crt"));
+    return () -> context;
   }
 
   /** A file of the folder. */

@@ -1,8 +1,6 @@
 package io.kvtier.daemon.index;
 
-import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.access.TestCertificates;
-import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.function.Supplier;
@@ -22,16 +20,11 @@ class PushOverTlsTest extends PushOverTcpTest {
 
   @BeforeAll
   static void makeCertificates() throws Exception {
-    certificates = new TestCertificates(folder);
-    certificates.sign("node", "");
+    certificates = TestCertificates.withNode(folder);
   }
 
   @Override
   @Nullable Supplier<SSLContext> tls() throws IOException {
-    ServerTls tls =
-        new ServerTls(
-            new TlsConfig(certificates.file("node.crt"), certificates.file("node.key"), null, 1));
-    SSLContext context = tls.ofNodes(certificates.file("ca.crt"));
-    return () -> context;
+    return certificates.ofNode(certificates);
   }
 }

@@ -3,12 +3,8 @@ package io.kvtier.daemon.member;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.access.TestCertificates;
-import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import io.kvtier.tiers.node.NodeAddress;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.function.Supplier;
@@ -31,25 +27,11 @@ class TlsMembershipTest extends JGroupsMembershipTest {
 
   @BeforeAll
   static void makeCertificates() throws Exception {
-    TestCertificates mine = certificates("ours");
-    TestCertificates foreign = certificates("others");
-    ours = context(mine, mine);
-    others = context(foreign, foreign);
-    trusting = context(foreign, mine);
-  }
-
-  private static TestCertificates certificates(String name) throws Exception {
-    TestCertificates certificates =
-        new TestCertificates(Files.createDirectory(folder.resolve(name)));
-    certificates.sign("node", "");
-    return certificates;
-  }
-
-  private static Supplier<SSLContext> context(TestCertificates of, TestCertificates trusted)
-      throws IOException {
-    ServerTls tls = new ServerTls(new TlsConfig(of.file("node.crt"), of.file("node.key"), null, 1));
-    SSLContext context = tls.ofNodes(trusted.file("ca.crt"));
-    return () -> context;
+    TestCertificates mine = TestCertificates.withNode(folder.resolve("ours"));
+    TestCertificates foreign = TestCertificates.withNode(folder.resolve("others"));
+    ours = mine.ofNode(mine);
+    others = foreign.ofNode(foreign);
+    trusting = foreign.ofNode(mine);
   }
 
   @Override

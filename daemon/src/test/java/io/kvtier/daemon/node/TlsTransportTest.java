@@ -2,16 +2,13 @@ package io.kvtier.daemon.node;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.access.TestCertificates;
-import io.kvtier.daemon.config.KvtierdConfig.TlsConfig;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.TcpTransport;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
@@ -32,27 +29,13 @@ class TlsTransportTest extends TcpTransportTest {
 
   @BeforeAll
   static void makeCertificates() throws Exception {
-    ours = certificates("ours");
-    others = certificates("others");
-  }
-
-  private static TestCertificates certificates(String name) throws Exception {
-    Path made = Files.createDirectory(folder.resolve(name));
-    TestCertificates certificates = new TestCertificates(made);
-    certificates.sign("node", "");
-    return certificates;
-  }
-
-  private static Supplier<SSLContext> context(TestCertificates of, TestCertificates trusted)
-      throws IOException {
-    ServerTls tls = new ServerTls(new TlsConfig(of.file("node.crt"), of.file("node.key"), null, 1));
-    SSLContext context = tls.ofNodes(trusted.file("ca.crt"));
-    return () -> context;
+    ours = TestCertificates.withNode(folder.resolve("ours"));
+    others = TestCertificates.withNode(folder.resolve("others"));
   }
 
   @Override
   @Nullable Supplier<SSLContext> tls() throws IOException {
-    return context(ours, ours);
+    return ours.ofNode(ours);
   }
 
   @Override
@@ -84,8 +67,8 @@ class TlsTransportTest extends TcpTransportTest {
 
   @Test
   void certificateOfAnotherAuthority_isRefused() throws IOException {
-    refused(context(others, ours), "127.0.0.1");
-    refused(context(ours, others), "127.0.0.1");
+    refused(others.ofNode(ours), "127.0.0.1");
+    refused(ours.ofNode(others), "127.0.0.1");
   }
 
   @Test
@@ -96,6 +79,6 @@ class TlsTransportTest extends TcpTransportTest {
   @Test
   void certificateOfAnotherHost_isRefused() throws IOException {
     // The certificates name 127.0.0.1 and localhost.
-    refused(context(ours, ours), "127.0.0.2");
+    refused(ours.ofNode(ours), "127.0.0.2");
   }
 }
