@@ -78,7 +78,8 @@ public final class RemoteClient implements CacheClient {
    * @param namespace made by this client
    * @param keys at most 2048, in the order of their blocks in the prompt
    * @param limit the most nodes in the answer, 1 to 1024
-   * @throws IllegalArgumentException for a namespace of another client, and for other numbers
+   * @throws IllegalArgumentException for a namespace of another client, and for numbers of keys or
+   *     nodes beyond these limits
    */
   public CompletableFuture<NodesResult> findNodes(
       CacheNamespace namespace, Keys keys, int limit, Options options) {
