@@ -80,11 +80,13 @@ def test_nodesThatMayOnlyRead_areRefused_andTold(folder: Path) -> None:  # noqa:
         assert second.count("node_taken") == 0
 
 
-def test_drainWithoutOtherNodes_isRefused(folder: Path) -> None:  # noqa: F811
+def test_drainWithoutOtherNodes_isRefused_andTheDaemonTakesNewBlocks(folder: Path) -> None:  # noqa: F811
     with cluster(folder, 1, **WRITING) as (only,):
         ran = only.daemon.command("drain", "--yes", "--to-nodes")
         assert ran.returncode == 1
         assert "no other node is connected" in ran.stderr
+        assert only.daemon.command("drain", "--yes", "--to-nodes", "--deadline", "0").returncode == 2
+        only.put(1)
 
 
 def test_silentNode_endsTheDrainAtItsDeadline_andDrainOffEndsIt(folder: Path) -> None:  # noqa: F811

@@ -42,13 +42,16 @@ final class DrainCommand extends FlushingCommand {
       say(ask(client, "drain off"));
       return 0;
     }
+    HandOver handOver = toNodes == null ? null : new HandOver(this, client, toNodes.command());
     confirmation.require("Refuse new blocks from now on");
+    if (handOver != null) {
+      handOver.requireNode();
+    }
     String answer = ask(client, "drain on");
     if (!isJson()) {
       line(answer);
     }
-    boolean isDone =
-        toNodes == null ? flush(client, null) : new HandOver(this, client).run(toNodes);
+    boolean isDone = handOver == null ? flush(client, null) : handOver.run();
     return isDone ? 0 : Failure.NEGATIVE;
   }
 }

@@ -1,6 +1,7 @@
 package io.kvtier.cli;
 
 import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
 import io.kvtier.client.KvtierClient;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,15 +13,33 @@ final class HandOver {
 
   private final DaemonCommand shown;
   private final KvtierClient client;
+  private final String command;
 
-  HandOver(DaemonCommand shown, KvtierClient client) {
+  /**
+   * @param command starts the hand-over in the daemon
+   */
+  HandOver(DaemonCommand shown, KvtierClient client, String command) {
     this.shown = shown;
     this.client = client;
+    this.command = command;
+  }
+
+  /** Throws if no other node can take blocks. A drain would then only refuse new blocks. */
+  void requireNode() {
+    JsonObject nodes = DaemonCommand.parse(DaemonCommand.ask(client, "nodes"));
+    for (JsonValue peer : nodes.get("peers").asArray()) {
+      if (peer.asObject().getString("state", "").equals("connected")) {
+        return;
+      }
+    }
+    throw new Failure(
+        Failure.NEGATIVE,
+        "no other node is connected: kvtier nodes shows the reasons; the daemon is not drained");
   }
 
   /** Waits until the end; returns whether the other nodes have all blocks that they should. */
-  boolean run(HandOverOptions options) {
-    DaemonCommand.ask(client, options.command());
+  boolean run() {
+    DaemonCommand.ask(client, command);
     JsonObject progress = look();
     long shownNs = System.nanoTime();
     while (progress.getBoolean("running", false)) {

@@ -18,7 +18,9 @@ final class HandOverOptions {
       names = "--deadline",
       paramLabel = "SECONDS",
       defaultValue = "60",
-      description = "Longest time that this may take. Default: ${DEFAULT-VALUE}.")
+      description =
+          "How long blocks are handed over. The end of a block that is being sent then is awaited"
+              + " for up to 20 seconds more. Default: ${DEFAULT-VALUE}.")
   private double deadlineSeconds;
 
   @Option(
