@@ -13,6 +13,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.concurrent.RejectedExecutionException;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -84,7 +85,7 @@ final class FrontLoop extends VerticleBase {
             shared.namespaces(tenant),
             daemon.index().slabs()::mapping,
             daemon.index().finder(),
-            task -> context.runOnContext(v -> task.run()),
+            this::later,
             shared.chunkBytes(),
             daemon.stallNs(),
             new CallsOf(tenant));
@@ -243,6 +244,15 @@ final class FrontLoop extends VerticleBase {
             call.fail(
                 GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once, and no message in this")));
     call.start();
+  }
+
+  /** Runs a task on the event loop, unless the loop has stopped; from any thread. */
+  private void later(Runnable task) {
+    try {
+      context.runOnContext(v -> task.run());
+    } catch (RejectedExecutionException e) {
+      LOG.debug("the event loop has stopped");
+    }
   }
 
   /** Refuses a call, and counts the refusal. */
