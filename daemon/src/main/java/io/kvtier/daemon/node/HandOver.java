@@ -61,6 +61,10 @@ public final class HandOver {
   private final Runnable wake;
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private volatile Progress progress = Progress.NONE;
+
+  /** Calls that the index had no space for. */
+  private final ArrayDeque<Runnable> owed = new ArrayDeque<>();
+
   private @Nullable Session session;
   private int @Nullable [] order;
   private int next;
@@ -139,6 +143,9 @@ public final class HandOver {
       task.run();
       work++;
     }
+    for (int left = owed.size(); left > 0; left--) {
+      owed.remove().run();
+    }
     Session now = session;
     if (now == null) {
       return work;
@@ -179,12 +186,13 @@ public final class HandOver {
       publish(false);
       return;
     }
-    rank(session);
+    surely(session, new NodeCall.Rank(ranked -> later(() -> ranked(ranked))));
   }
 
-  private void rank(Session of) {
-    if (!index.call(of, new NodeCall.Rank(ranked -> later(() -> ranked(ranked))))) {
-      later(() -> rank(of));
+  /** Tells the index something that must reach it: in a later round if it has no space now. */
+  private void surely(Session of, NodeCall call) {
+    if (!index.call(of, call)) {
+      owed.add(() -> surely(of, call));
     }
   }
 
@@ -227,7 +235,7 @@ public final class HandOver {
       boolean isOneTooMany = bytesBegun + ready.element().length() > bytesMax;
       isFull |= isOneTooMany && underway == 0;
       if (isEnding || isFull) {
-        given(now, new NodeCall.Given(ready.remove().lease(), 0, false, false));
+        surely(now, new NodeCall.Given(ready.remove().lease(), 0, false, false));
       } else if (isOneTooMany) {
         return;
       } else {
@@ -239,7 +247,7 @@ public final class HandOver {
   private boolean isOver() {
     int[] blocks = order;
     return blocks != null
-        && asked + ready.size() + underway == 0
+        && asked + ready.size() + underway + owed.size() == 0
         && (isEnding || isFull || next == blocks.length);
   }
 
@@ -302,15 +310,9 @@ public final class HandOver {
       default -> refused.merge(push.status(), 1L, Long::sum);
     }
     bytesBegun -= isTaken ? 0 : push.length();
-    given(
+    surely(
         now,
         new NodeCall.Given(kept.lease(), push.length(), isTaken, push.status() == Status.CORRUPT));
     publish(true);
-  }
-
-  private void given(Session now, NodeCall.Given given) {
-    if (!index.call(now, given)) {
-      later(() -> given(now, given));
-    }
   }
 }
