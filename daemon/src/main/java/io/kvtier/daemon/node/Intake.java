@@ -27,6 +27,9 @@ final class Intake {
 
   static final long BYTES_MAX = 64L << 20;
 
+  /** The most namespaces that wait for the index. */
+  static final int SPACES_MAX = 64;
+
   /** How long a node may take from RESERVE to the last byte. */
   static final long PUSH_NS = TimeUnit.SECONDS.toNanos(60);
 
@@ -52,6 +55,7 @@ final class Intake {
   private final NodeServer server;
   private final Map<Long, Place> places = new HashMap<>();
   private long bytes;
+  private int spaces;
 
   /** The number of the block whose bytes are arriving; its place is in the table. */
   private long arrivingId;
@@ -95,11 +99,17 @@ final class Intake {
             space.high(),
             space.low(),
             space.text(),
-            answer ->
-                server.later(() -> answer(from, id, answer.status(), answer.room(), answer.why())));
-    if (!server.index().call(session, call)) {
+            answer -> server.later(() -> introduced(from, id, answer)));
+    if (spaces < SPACES_MAX && server.index().call(session, call)) {
+      spaces++;
+    } else {
       answer(from, id, Status.PENDING, NO_ROOM, "too much waits for the index");
     }
+  }
+
+  private void introduced(NodeLink from, long id, NodeCall.Introduced answer) {
+    spaces--;
+    answer(from, id, answer.status(), answer.room(), answer.why());
   }
 
   private void answer(NodeLink from, long id, Status status, NodeCall.Room room, String why) {
