@@ -28,8 +28,6 @@ import io.kvtier.tiers.transfer.TroubleLog;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.IOException;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.SecureRandom;
@@ -161,10 +159,11 @@ public final class Nodes implements AutoCloseable {
                 counters::countNodeRefusal));
   }
 
+  /** The host name, as the kernel has it: Java's own would ask the name service. */
   private static String hostName() {
     try {
-      return InetAddress.getLocalHost().getHostName();
-    } catch (UnknownHostException e) {
+      return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+    } catch (IOException e) {
       return "unnamed";
     }
   }
