@@ -52,7 +52,7 @@ public final class JGroupsMembership implements Membership {
   private static final long CLOSE_MS = 3000;
 
   /**
-   * What a membership needs to know.
+   * The settings of a membership.
    *
    * @param self this node, as the others are told of it
    * @param listen where members connect
@@ -83,7 +83,7 @@ public final class JGroupsMembership implements Membership {
 
   private List<Address> group = List.of();
 
-  /** What members have said of themselves; perhaps before they are known to be in the group. */
+  /** The latest HERE of each sender, which may not be in the group yet. */
   private final Map<Address, Member> said = new HashMap<>();
 
   private final Map<NodeAddress, Member> told = new LinkedHashMap<>();
@@ -166,7 +166,7 @@ public final class JGroupsMembership implements Membership {
     troubles.tell("a connection was refused", Printable.of(why));
   }
 
-  /** What JGroups tells, on its threads. */
+  /** Receives views and messages on the threads of JGroups. */
   private final class Ears implements Receiver {
     @Override
     public void viewAccepted(View view) {

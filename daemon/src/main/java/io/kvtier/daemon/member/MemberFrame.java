@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.regex.Pattern;
 
 /**
- * What members say to each other, little-endian:
+ * A message between members, little-endian:
  *
  * <pre>
  *  0  u32  magic
@@ -39,7 +39,7 @@ sealed interface MemberFrame {
   /** The most bytes of a frame. */
   int BYTES_MAX = HEAD_BYTES + 10 + 2 * (2 + TEXT_BYTES_MAX);
 
-  /** What stands in addresses and names of hosts. */
+  /** The characters of host names and addresses. */
   Pattern HOST = Pattern.compile("[0-9A-Za-z._:%-]+");
 
   /** The bytes of this frame. */

@@ -78,7 +78,7 @@ public final class NodeFinder {
     }
   }
 
-  /** What was found. */
+  /** The outcome of a search. */
   public sealed interface Answer {
     /**
      * The nodes that have at least the first block.

@@ -52,7 +52,7 @@ final class ServedLink implements NodeLink.Listener {
     intake = new Intake(this, server);
   }
 
-  /** What the node pushes here. */
+  /** The blocks that the node pushes here. */
   Intake intake() {
     return intake;
   }

@@ -177,7 +177,7 @@ public final class OuterBlocks extends ProbedSource {
     return loads == null ? null : new NodeTimes(loads);
   }
 
-  /** What is known of each node's speed. */
+  /** Estimates from the measured speed of each node. */
   private final class NodeTimes implements ReadTimes {
     private final NodeLoads loads;
 
