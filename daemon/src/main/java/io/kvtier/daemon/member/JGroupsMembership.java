@@ -19,6 +19,7 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
 import org.jgroups.Address;
@@ -59,6 +60,7 @@ public final class JGroupsMembership implements Membership {
    * @param cluster members of another name are ignored
    * @param tls the certificates of this node and of those that it trusts; null for plaintext
    * @param onRefusal counts each connection and each frame that is refused; from any thread
+   * @param defect told of what should never happen
    */
   public record Options(
       Member self,
@@ -66,7 +68,8 @@ public final class JGroupsMembership implements Membership {
       String cluster,
       Discovery discovery,
       @Nullable Supplier<SSLContext> tls,
-      Runnable onRefusal) {}
+      Runnable onRefusal,
+      Consumer<Throwable> defect) {}
 
   private final Options options;
   private final TroubleLog troubles =
@@ -105,7 +108,9 @@ public final class JGroupsMembership implements Membership {
     MemberLog.install();
     listener = by;
     later(this::connect);
-    var _ = thread.scheduleWithFixedDelay(this::askSilent, TICK_MS, TICK_MS, TimeUnit.MILLISECONDS);
+    var _ =
+        thread.scheduleWithFixedDelay(
+            guarded(this::askSilent), TICK_MS, TICK_MS, TimeUnit.MILLISECONDS);
   }
 
   /** JGroups binds the port in the background: what is wrong with it must be said at the start. */
@@ -131,7 +136,18 @@ public final class JGroupsMembership implements Membership {
   }
 
   private void later(Runnable task) {
-    thread.execute(task);
+    thread.execute(guarded(task));
+  }
+
+  /** A task whose failure is told: the thread's own futures would keep it to themselves. */
+  private Runnable guarded(Runnable task) {
+    return () -> {
+      try {
+        task.run();
+      } catch (RuntimeException | Error e) {
+        options.defect.accept(e);
+      }
+    };
   }
 
   // ---- connecting
@@ -149,6 +165,11 @@ public final class JGroupsMembership implements Membership {
       made.setDiscardOwnMessages(true);
       made.setReceiver(new Ears());
       channel = made;
+      if (isClosed) {
+        // Then close() may not have seen the channel.
+        made.close();
+        return;
+      }
       made.connect(options.cluster);
     } catch (Exception e) {
       if (made != null) {
@@ -156,7 +177,7 @@ public final class JGroupsMembership implements Membership {
       }
       if (!isClosed) {
         troubles.tell("this node can't join", String.valueOf(e.getMessage()));
-        var _ = thread.schedule(this::connect, RETRY_MS, TimeUnit.MILLISECONDS);
+        var _ = thread.schedule(guarded(this::connect), RETRY_MS, TimeUnit.MILLISECONDS);
       }
     }
   }

@@ -74,12 +74,13 @@ public final class NodeServer {
    * @return false if there are too many links, all of nodes: the connection must be closed
    */
   public boolean admit(Function<NodeLink.Listener, NodeLink> make) {
-    if (options.links.get() >= options.linksMax && !makePlace()) {
+    // Counted first: other threads take links in, too.
+    if (options.links.incrementAndGet() > options.linksMax && !makePlace()) {
+      options.links.decrementAndGet();
       options.onRefusal.run();
       troubles.tell("a connection was refused", "there are too many (nodes.connections)");
       return false;
     }
-    options.links.incrementAndGet();
     ServedLink link = new ServedLink(this, transport.nowNs());
     served.add(link);
     link.adoptedBy(make.apply(link));

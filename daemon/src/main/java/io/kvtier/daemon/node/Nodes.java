@@ -127,7 +127,7 @@ public final class Nodes implements AutoCloseable {
       loops.forEach(NodeLoop::close);
       throw e;
     }
-    membership = membership(context);
+    membership = membership(context, defect);
   }
 
   private static @Nullable Supplier<SSLContext> context(NodesConfig config, @Nullable ServerTls tls)
@@ -145,7 +145,8 @@ public final class Nodes implements AutoCloseable {
     return config.name().isEmpty() ? hostName() : config.name();
   }
 
-  private Membership membership(@Nullable Supplier<SSLContext> context) {
+  private Membership membership(
+      @Nullable Supplier<SSLContext> context, Consumer<Throwable> defect) {
     MembersConfig members = config.members();
     return members == null
         ? new StaticMembership(config.peers())
@@ -156,7 +157,8 @@ public final class Nodes implements AutoCloseable {
                 members.cluster(),
                 members.discovery(),
                 context,
-                counters::countNodeRefusal));
+                counters::countNodeRefusal,
+                defect));
   }
 
   /** The host name, as the kernel has it: Java's own would ask the name service. */

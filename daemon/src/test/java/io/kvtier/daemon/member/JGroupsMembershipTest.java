@@ -13,12 +13,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
 import org.jgroups.util.Util;
 import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -40,6 +42,12 @@ class JGroupsMembershipTest extends MembershipContract {
   private final Map<NodeAddress, NodeAddress> places = new HashMap<>();
 
   private final AtomicInteger refused = new AtomicInteger();
+  private final List<Throwable> defects = new CopyOnWriteArrayList<>();
+
+  @AfterEach
+  void nothingHappenedThatShouldNot() {
+    assertEquals(List.of(), defects);
+  }
 
   private static int freePort() throws IOException {
     try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
@@ -72,7 +80,7 @@ class JGroupsMembershipTest extends MembershipContract {
   private JGroupsMembership membership(Member self, NodeAddress listen, Discovery discovery) {
     return new JGroupsMembership(
         new JGroupsMembership.Options(
-            self, listen, "test", discovery, tls(self), refused::incrementAndGet));
+            self, listen, "test", discovery, tls(self), refused::incrementAndGet, defects::add));
   }
 
   @Override
