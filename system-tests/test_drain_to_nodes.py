@@ -50,6 +50,20 @@ def test_drainedNode_leavesAllItsBlocksToAnother(folder: Path) -> None:  # noqa:
         first.start()
 
 
+def test_blocksThatWereHandedOver_areFoundByTheDirectory(folder: Path) -> None:  # noqa: F811
+    with cluster(folder, 3, nodes__directory="on", nodes__directory_bytes="1MiB", **WRITING) as (first, second, third):
+        keys = first.put(60)
+        code, told = drained(first)
+        assert (code, told["pushed"]) == (0, len(keys))
+        assert min(second.count("node_taken"), third.count("node_taken")) > 0, "each has some of them"
+        first.stop()
+        # What nodes answered about the stopped node is forgotten, and each of the two reads the blocks that the other one got.
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+        assert eventually(lambda: third.get(keys) == [Status.OK] * len(keys), 20)
+        assert second.count("node_fetched") >= third.count("node_taken") > 0
+        first.start()
+
+
 def test_blocksGoToAllNodes_withinTheirShares(folder: Path) -> None:  # noqa: F811
     with cluster(folder, 3, nodes__pushed_share="0.25", **WRITING) as (first, second, third):
         first.put(200)

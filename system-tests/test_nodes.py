@@ -189,6 +189,28 @@ def test_routers_findTheNodesThatHaveMost(folder: Path) -> None:
         assert third.daemon.command("nodes", "find", "--namespace", "other", keys[0].hex()).returncode == 1
 
 
+def test_directory_blocksAreFoundWithoutAskingAll(folder: Path) -> None:
+    with cluster(folder, 3, nodes__directory="on", nodes__directory_bytes="1MiB", **PLAINTEXT) as (first, second, third):
+        keys = first.put(40)
+        assert eventually(lambda: second.namespace.lookup(keys).run == len(keys), 20)
+        assert second.get(keys[:20]) == [Status.OK] * 20
+        assert eventually(lambda: third.get(keys) == [Status.OK] * len(keys), 20)
+        entries = [json.loads(node.daemon.command("nodes", "--json").stdout)["directory"] for node in (first, second, third)]
+        assert [part["nodes"] for part in entries] == [3] * 3
+        assert all(part["entries"] for part in entries)
+        # A node that was killed and is back, with other blocks, is known by these.
+        first.client.close()
+        first.daemon.kill()
+        first.start()
+        assert eventually(lambda: second.is_connected_to(first) and third.is_connected_to(first))
+        others = blocks.keys("others", 30)
+        assert first.namespace.put(others, blocks.blocks(others, BLOCK_BYTES)) == [Status.OK] * 30
+        assert eventually(lambda: second.namespace.lookup(others).run == len(others), 20)
+        words = ["nodes", "find", "--namespace", "nodes", *(key.hex() for key in others)]
+        assert eventually(lambda: "node-0" in third.daemon.command(*words).stdout, 20)
+        assert second.count("corrupt") == third.count("corrupt") == 0
+
+
 def _holds(nodes: list[dict[str, object]]) -> dict[object, tuple[object, object]]:
     return {node["node"]: (node["run"], node["memory_run"]) for node in nodes}
 

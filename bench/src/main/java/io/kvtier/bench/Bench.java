@@ -23,6 +23,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       Bench.GrpcCommand.class,
       Bench.RemoteCommand.class,
       Bench.DirectoryCommand.class,
+      Bench.NodeDirectoryCommand.class,
       Bench.PoliciesCommand.class,
       Bench.SsdCommand.class,
       Bench.LedgersCommand.class,
@@ -119,6 +120,16 @@ public final class Bench implements Runnable {
     @Override
     void measure(Report report, boolean quick) throws Exception {
       new DirectoryBench(10_000_000, quick).run(report);
+    }
+  }
+
+  @Command(
+      name = "node-directory",
+      description = "The directory of nodes: one node's table, and lookups among a thousand nodes.")
+  static final class NodeDirectoryCommand extends Measuring {
+    @Override
+    void measure(Report report, boolean quick) throws Exception {
+      new NodeDirectoryBench(quick).run(report);
     }
   }
 

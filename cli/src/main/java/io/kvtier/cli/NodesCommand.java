@@ -32,6 +32,7 @@ final class NodesCommand extends DaemonCommand {
     if (!membership.equals("static")) {
       line("membership  " + membership);
     }
+    directory(nodes.get("directory"));
     JsonArray peers = nodes.get("peers").asArray();
     if (peers.isEmpty()) {
       line(
@@ -53,6 +54,20 @@ final class NodesCommand extends DaemonCommand {
       table.lines().forEach(this::line);
     }
     return 0;
+  }
+
+  /** This node's part of the directory; JSON null if all nodes are asked. */
+  private void directory(JsonValue part) {
+    if (part.isObject()) {
+      JsonObject directory = part.asObject();
+      line(
+          "directory   "
+              + directory.getInt("nodes", 0)
+              + " nodes, "
+              + directory.getLong("entries", 0)
+              + " entries here in "
+              + Units.bytes(directory.getLong("bytes", 0)));
+    }
   }
 
   private void peers(JsonArray peers) {

@@ -289,6 +289,7 @@ public final class Daemon implements AutoCloseable {
     index.extend("threads", ThreadDump::run);
     NodeFinder finder = Nodes.finder(config.network().nodes(), otherNodes, index, doorbell);
     if (otherNodes != null) {
+      otherNodes.announce(index);
       index.extend("nodes", otherNodes::run);
     }
     index.extend("plugins", words -> PluginReport.run(config.tiers().plugins().plugins(), words));

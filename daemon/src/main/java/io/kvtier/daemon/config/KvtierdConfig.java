@@ -69,6 +69,14 @@ public record KvtierdConfig(
     PLAINTEXT_WITHOUT_TOKENS
   }
 
+  /** Whether nodes keep a directory of their blocks together. */
+  public enum NodeDirectoryUse {
+    /** As soon as there are more nodes than can be asked. */
+    AUTO,
+    ON,
+    OFF
+  }
+
   /**
    * Other nodes, whose blocks this one reads and who read its blocks.
    *
@@ -79,6 +87,7 @@ public record KvtierdConfig(
    * @param ca signs the certificates of all nodes; null without TLS
    * @param tokenFile has the token that this daemon shows; null for none
    * @param connections the maximum connections of others
+   * @param directoryBytes the memory for this node's part of the directory
    * @param pushedShare the share of a tenant's host memory that blocks of other nodes may fill
    * @param tokenlessRole what nodes may do here that show no token, because none is asked for
    */
@@ -95,6 +104,8 @@ public record KvtierdConfig(
       int connections,
       long askNs,
       long fetchNs,
+      NodeDirectoryUse directory,
+      long directoryBytes,
       double pushedShare,
       Role tokenlessRole) {
     /** Whether there is anything to do. */

@@ -1,6 +1,7 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
+import io.kvtier.daemon.config.KvtierdConfig.NodeDirectoryUse;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.protocol.access.Role;
@@ -15,6 +16,8 @@ import org.jspecify.annotations.Nullable;
 final class NodesSection {
   private static final int THREADS_MAX = 8;
   private static final int NAME_CHARS_MAX = 64;
+  private static final long DIRECTORY_BYTES_MIN = 1 << 20;
+  private static final long DIRECTORY_BYTES_MAX = 64L << 30;
 
   private final KeyReader keys;
 
@@ -27,8 +30,8 @@ final class NodesSection {
     List<NodeAddress> peers = addresses.some("nodes.peers");
     keys.require(
         "nodes.peers",
-        peers.size() <= NodeTier.PEERS_MAX,
-        "at most " + NodeTier.PEERS_MAX + " nodes");
+        peers.size() <= NodeTier.NUMBERS_MAX,
+        "at most " + NodeTier.NUMBERS_MAX + " nodes");
     MembersConfig members = new MembersKeys(keys, addresses).read();
     NodeSecurity security =
         keys.get(
@@ -57,8 +60,14 @@ final class NodesSection {
             keys.number("nodes.connections", 1, 1 << 14),
             keys.positiveDuration("nodes.ask_timeout"),
             keys.positiveDuration("nodes.fetch_timeout"),
+            keys.get("nodes.directory", NodesSection::directory, "auto, on or off"),
+            keys.size("nodes.directory_bytes", DIRECTORY_BYTES_MIN, DIRECTORY_BYTES_MAX),
             pushedShare,
             keys.get("nodes.tokenless_role", NodesSection::role, "read or write"));
+    keys.require(
+        "nodes.peers",
+        config.directory() != NodeDirectoryUse.OFF || peers.size() <= NodeTier.PEERS_MAX,
+        "at most " + NodeTier.PEERS_MAX + " nodes, because nodes.directory is off");
     if (config.isOn()) {
       requireTrust(config);
     }
@@ -104,6 +113,15 @@ final class NodesSection {
       case "write" -> Role.WRITE;
       default -> throw new IllegalArgumentException();
     };
+  }
+
+  private static NodeDirectoryUse directory(String text) {
+    for (NodeDirectoryUse one : NodeDirectoryUse.values()) {
+      if (one.name().toLowerCase(Locale.ROOT).equals(text)) {
+        return one;
+      }
+    }
+    throw new IllegalArgumentException();
   }
 
   private static NodeSecurity security(String text) {

@@ -9,10 +9,12 @@ import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.core.OperatorCommands;
 import io.kvtier.daemon.index.device.DeviceLine;
 import io.kvtier.daemon.index.move.BlockStore;
+import io.kvtier.daemon.index.report.EventFan;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.EventTap;
 import io.kvtier.daemon.index.report.HealthReport;
 import io.kvtier.daemon.index.report.HealthWatch;
+import io.kvtier.daemon.index.report.HolderTap;
 import io.kvtier.daemon.index.report.Report;
 import io.kvtier.daemon.index.report.ReportJson;
 import io.kvtier.daemon.index.report.StatsAnswers;
@@ -26,6 +28,7 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
+import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.host.NumaReport;
 import io.kvtier.tiers.ledger.Ledger;
 import java.io.IOException;
@@ -84,7 +87,9 @@ public final class IndexAgent {
   private final IndexContext context;
   private final IndexCore core;
   private final Index index;
+  private final EventFan fan = new EventFan();
   private final @Nullable EventTap events;
+  private @Nullable HolderTap holders;
   private final IntUnaryOperator tiersOf;
   private final RequestAdapter adapter;
   private final StatsReport stats;
@@ -104,7 +109,10 @@ public final class IndexAgent {
     counters = core.counters();
     EventRing ring = context.events();
     events = ring == null ? null : new EventTap(ring, core.directory());
-    index = new Index(context, events);
+    if (events != null) {
+      fan.add(events);
+    }
+    index = new Index(context, fan);
     tiersOf = index.store().places()::tiersOf;
     health =
         new HealthWatch(index.store(), index.devices(), index.refusals(), counters, index::drains);
@@ -208,6 +216,17 @@ public final class IndexAgent {
     }
   }
 
+  /**
+   * Tells other nodes which blocks are in host memory; called before the first {@link #doWork}.
+   *
+   * @param feed takes the changes
+   */
+  public void announceTo(ChangeFeed feed) {
+    HolderTap tap = new HolderTap(feed, core.directory(), core.namespaces());
+    holders = tap;
+    fan.add(tap);
+  }
+
   /** Sets who knows where the first tier's memory is, for reports. */
   public void showNuma(Supplier<@Nullable NumaReport> source) {
     stats.showNuma(source);
@@ -248,6 +267,9 @@ public final class IndexAgent {
     index.store().maintain(now);
     if (events != null) {
       events.walk(tiersOf);
+    }
+    if (holders != null) {
+      holders.walk(tiersOf);
     }
     index.maintain();
     if (now >= nextTimeCheckNs) {
@@ -379,7 +401,8 @@ public final class IndexAgent {
         || index.hasBackgroundWork()
         || index.store().hasFinished()
         || index.devices().hasFinished()
-        || (events != null && events.isToWalk())) {
+        || (events != null && events.isToWalk())
+        || (holders != null && holders.isToWalk())) {
       return true;
     }
     int end = index.sessions().end();

@@ -4,6 +4,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Counted;
+import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.NodeTransport;
@@ -34,6 +35,7 @@ public final class NodeServer {
    *
    * @param grants finds out what a node may do, by its token; null for a node that may do nothing
    * @param onRefusal counts each link that is refused or cut off
+   * @param directory this node's part of the directory; null if there must be none
    * @param linksMax the most links of all servers together
    * @param links how many there are
    */
@@ -42,6 +44,7 @@ public final class NodeServer {
       long incarnation,
       Function<String, @Nullable Grant> grants,
       Runnable onRefusal,
+      @Nullable NodeDirectory directory,
       int linksMax,
       AtomicInteger links) {}
 
@@ -189,6 +192,10 @@ public final class NodeServer {
 
   @Nullable Grant grantOf(String token) {
     return options.grants.apply(token);
+  }
+
+  @Nullable NodeDirectory directory() {
+    return options.directory;
   }
 
   NodeIndex index() {

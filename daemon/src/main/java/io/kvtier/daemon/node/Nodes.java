@@ -4,6 +4,7 @@ import io.kvtier.daemon.access.Callers;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.access.ServerTls;
 import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
+import io.kvtier.daemon.config.KvtierdConfig.NodeDirectoryUse;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.daemon.index.IndexAgent;
@@ -17,6 +18,8 @@ import io.kvtier.daemon.member.Membership;
 import io.kvtier.daemon.member.StaticMembership;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.directory.ChangeFeed;
+import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.host.SlabStore;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeHints;
@@ -57,11 +60,13 @@ public final class Nodes implements AutoCloseable {
   private final SecureRandom random = new SecureRandom();
   private final long incarnation = random.nextLong() | 1;
   private final TroubleLog troubles = new TroubleLog(LoggerFactory.getLogger(Nodes.class), "nodes");
+  private final @Nullable ChangeFeed feed;
   private final List<NodeLoop> loops = new ArrayList<>();
   private final List<NodeServer> servers = new ArrayList<>();
   private final NodeTier tier;
   private final @Nullable NodeAcceptor acceptor;
   private final Membership membership;
+  private final @Nullable NodeDirectory directory;
   private @Nullable FindCommand find;
   private volatile @Nullable HandOver handOver;
   private final Map<NodeAddress, Member> members = new ConcurrentHashMap<>();
@@ -118,6 +123,14 @@ public final class Nodes implements AutoCloseable {
             random::nextLong,
             bell,
             troubles);
+    directory =
+        config.directory() == NodeDirectoryUse.OFF
+            ? null
+            : new NodeDirectory(incarnation, config.listen() != null, config.directoryBytes());
+    feed = directory == null ? null : new ChangeFeed(bell);
+    if (directory != null && feed != null) {
+      tier.use(directory, feed, config.directory() == NodeDirectoryUse.ON);
+    }
     for (int i = 0; i < transports.size(); i++) {
       loops.add(new NodeLoop(i, transports.get(i), tier.readers().get(i), defect));
     }
@@ -125,6 +138,9 @@ public final class Nodes implements AutoCloseable {
       acceptor = config.listen() == null ? null : new NodeAcceptor(config.listen());
     } catch (IOException e) {
       loops.forEach(NodeLoop::close);
+      if (directory != null) {
+        directory.close();
+      }
       throw e;
     }
     membership = membership(context, defect);
@@ -219,6 +235,13 @@ public final class Nodes implements AutoCloseable {
     return finder;
   }
 
+  /** Tells the directory, if there is one, of this node's blocks; before the index begins. */
+  public void announce(IndexAgent index) {
+    if (feed != null) {
+      index.announceTo(feed);
+    }
+  }
+
   /**
    * Begins to read and to serve. This does not wait for other nodes.
    *
@@ -233,6 +256,7 @@ public final class Nodes implements AutoCloseable {
             incarnation,
             this::grantOf,
             counters::countNodeRefusal,
+            directory,
             config.connections(),
             links);
     NodeLoop first = loops.getFirst();
@@ -359,8 +383,22 @@ public final class Nodes implements AutoCloseable {
         .put("listen", config.listen() == null ? "" : config.listen().toString())
         .put("security", config.security().name().toLowerCase(Locale.ROOT))
         .put("membership", membership.state())
+        .put("directory", directoryJson())
         .put("peers", peers)
         .put("readers", readers);
+  }
+
+  /** This node's part of the directory; null if there is none now. */
+  private @Nullable JsonObject directoryJson() {
+    NodeDirectory present = directory;
+    return present == null || !present.isOpen()
+        ? null
+        : new JsonObject()
+            .put("nodes", present.nodes())
+            .put("entries", present.size())
+            .put("bytes", present.bytes())
+            .put("displaced", present.displaced())
+            .put("gaps", present.gaps());
   }
 
   /** The measured speed of a node; 0 before the first measurement. */
@@ -380,5 +418,8 @@ public final class Nodes implements AutoCloseable {
       }
     }
     loops.forEach(NodeLoop::close);
+    if (directory != null) {
+      directory.close();
+    }
   }
 }

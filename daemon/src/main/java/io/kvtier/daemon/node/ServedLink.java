@@ -7,6 +7,8 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.directory.NodeDirectory;
+import io.kvtier.tiers.node.DirectoryMessages;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameException;
 import io.kvtier.tiers.node.FrameType;
@@ -15,7 +17,10 @@ import io.kvtier.tiers.node.NodeLink;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
@@ -43,6 +48,10 @@ final class ServedLink implements NodeLink.Listener {
   private @Nullable Session session;
   private volatile String name = "";
   private long incarnation;
+
+  /** Whether the node announces its blocks on this link. */
+  private boolean hasAnnounced;
+
   private int fetches;
   private int asks;
 
@@ -100,6 +109,8 @@ final class ServedLink implements NodeLink.Listener {
     switch (frame.type()) {
       case ASK -> ask(now, from, frame);
       case FETCH -> fetch(now, from, frame);
+      case ANNOUNCE -> announced(from, frame);
+      case LOCATE -> locate(from, frame);
       case RELEASE -> release(now, frame);
       case PING -> from.send(answer(FrameType.PONG, Status.OK, frame.id()));
       case SPACE -> intake.space(now, from, frame);
@@ -188,6 +199,36 @@ final class ServedLink implements NodeLink.Listener {
         IndexKeys.of(keys.keyBytes(), keys.count(), keys.keys()));
   }
 
+  // ---- the directory
+
+  private void announced(NodeLink from, Frame frame) throws FrameException {
+    DirectoryMessages.Announcement news = DirectoryMessages.Announcement.of(frame.body());
+    NodeDirectory directory = server.directory();
+    Status status = Status.MISS;
+    if (directory != null) {
+      hasAnnounced = true;
+      boolean isNoted = directory.note(incarnation, this, news.sequence(), news.entries());
+      status = isNoted ? Status.OK : Status.STALE;
+    }
+    from.send(answer(FrameType.NOTED, status, frame.id()));
+  }
+
+  private void locate(NodeLink from, Frame frame) throws FrameException {
+    long[] hashes = DirectoryMessages.hashes(frame.body());
+    NodeDirectory directory = server.directory();
+    if (directory == null || !directory.isOpen()) {
+      from.send(answer(FrameType.LOCATED, Status.MISS, frame.id()));
+      return;
+    }
+    long[] found = new long[NodeDirectory.HOLDERS_MAX];
+    List<long[]> nodes = new ArrayList<>();
+    for (long hash : hashes) {
+      nodes.add(Arrays.copyOf(found, directory.find(hash, found)));
+    }
+    Frame located = answer(FrameType.LOCATED, Status.OK, frame.id());
+    from.send(located.with(DirectoryMessages.Located.of(nodes).body()));
+  }
+
   // ---- blocks
 
   private void fetch(Session now, NodeLink from, Frame frame) throws FrameException {
@@ -260,6 +301,10 @@ final class ServedLink implements NodeLink.Listener {
     session = null;
     leases.clear();
     intake.closed();
+    NodeDirectory directory = server.directory();
+    if (directory != null && hasAnnounced) {
+      directory.end(incarnation, this);
+    }
     if (ended != null) {
       server.index().close(ended);
     }

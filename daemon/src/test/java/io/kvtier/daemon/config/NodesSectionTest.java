@@ -12,6 +12,8 @@ import io.kvtier.daemon.member.Discovery;
 import io.kvtier.tiers.node.NodeAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -102,10 +104,29 @@ class NodesSectionTest {
         "nodes.listen=a | 'a' is no HOST:PORT",
         "nodes.pushed_share=0.95 | 0 to 0.9",
         "nodes.tokenless_role=admin | read or write",
+        "nodes.directory=maybe | auto, on or off",
+        "nodes.directory_bytes=1KiB | nodes.directory_bytes",
       })
   void mistake_namesItsCure(String settings, String expected) {
     ConfigException e = assertThrows(ConfigException.class, () -> plain(settings.split(" ")));
     assertTrue(String.valueOf(e.getMessage()).contains(expected), e.getMessage());
+  }
+
+  private static String peers(int count) {
+    return IntStream.range(0, count)
+        .mapToObj(i -> "a" + i + ":1")
+        .collect(Collectors.joining(",", "nodes.peers=", ""));
+  }
+
+  @Test
+  void moreNodesThanCanBeAsked_needADirectory() throws ConfigException {
+    assertEquals(33, plain(peers(33)).peers().size());
+    assertEquals(32, plain(peers(32), "nodes.directory=off").peers().size());
+    for (String[] wrong :
+        List.of(new String[] {peers(33), "nodes.directory=off"}, new String[] {peers(1025)})) {
+      ConfigException e = assertThrows(ConfigException.class, () -> plain(wrong));
+      assertTrue(String.valueOf(e.getMessage()).contains("expected at most"), e.getMessage());
+    }
   }
 
   @Test

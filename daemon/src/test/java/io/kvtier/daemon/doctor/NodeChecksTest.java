@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
+import io.kvtier.daemon.config.KvtierdConfig.NodeDirectoryUse;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.daemon.member.Discovery;
@@ -20,7 +21,22 @@ class NodeChecksTest {
   private static NodesConfig config(
       @Nullable NodeAddress listen, NodeSecurity security, NodeAddress... peers) {
     return new NodesConfig(
-        "", listen, List.of(peers), null, security, "", null, null, 1, 1, 1, 1, 0.5, Role.READ);
+        "",
+        listen,
+        List.of(peers),
+        null,
+        security,
+        "",
+        null,
+        null,
+        1,
+        1,
+        1,
+        1,
+        NodeDirectoryUse.OFF,
+        1,
+        0.5,
+        Role.READ);
   }
 
   private static List<Finding> findings(NodesConfig config) {
@@ -65,6 +81,8 @@ class NodeChecksTest {
         1,
         1,
         1,
+        1,
+        NodeDirectoryUse.OFF,
         1,
         0.5,
         Role.READ);

@@ -2,6 +2,7 @@ package io.kvtier.daemon.index;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.OwnFind;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.source.OuterBlocks;
 import io.kvtier.daemon.member.Member;
@@ -18,13 +19,18 @@ import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.directory.ChangeFeed;
+import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeHints;
+import io.kvtier.tiers.node.NodePeer;
 import io.kvtier.tiers.node.NodeReader;
 import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
@@ -45,7 +51,8 @@ import org.jspecify.annotations.Nullable;
  * start anew. One seed decides everything. The oracle: a get delivers the bytes of its block or a
  * miss, within its deadline; no block is found damaged where the network damages none; a node is
  * only asked for blocks that it has said it has, since its start; pushed blocks fill their share at
- * most; hand-overs end; and in the end, no lease, no reservation and no slot is lost.
+ * most; hand-overs end; and in the end, no lease, no reservation and no slot is lost, and the
+ * directory, if there is one, has exactly the blocks that connected nodes have.
  */
 final class ClusterSimulation implements AutoCloseable {
   /** A bug put in on purpose, to see that the simulation finds it. */
@@ -66,7 +73,11 @@ final class ClusterSimulation implements AutoCloseable {
     /** A pushed block is visible as soon as it has a slot. */
     PUSH_VISIBLE_BEFORE_ITS_CHECKSUM,
     /** The slot of a pushed block is given to another before the bytes have come. */
-    LATE_PUSH_INTO_A_REUSED_SLOT
+    LATE_PUSH_INTO_A_REUSED_SLOT,
+    /** Blocks whose partition gets another owner are not announced to it. */
+    NEW_OWNERS_ARE_NOT_TOLD,
+    /** What the owners of the directory have noted before its node left is not forgotten. */
+    LISTS_OF_NODES_THAT_LEFT_STAY
   }
 
   /** A promise was broken. */
@@ -86,8 +97,10 @@ final class ClusterSimulation implements AutoCloseable {
   private static final long STEP_NS = 4_000_000;
   private static final int END_STEPS_MIN = 200;
   private static final int END_STEPS = 6000;
+  private static final int SETTLING_STEPS = 600;
   private static final long FETCH_NS = 120_000_000;
   private static final long ASK_NS = 80_000_000;
+  private static final long DIRECTORY_BYTES = 64 << 10;
   private static final long DEADLINE_NS = 6_000_000_000L;
   private static final long HAND_OVER_NS = 2_000_000_000L;
 
@@ -96,6 +109,12 @@ final class ClusterSimulation implements AutoCloseable {
   private final int slots;
   private final double flips;
   private final SimulatedNetwork network;
+
+  /** Whether blocks are found with a directory. */
+  private final boolean hasDirectory;
+
+  /** Whether each start opens the directory. Otherwise one node does it at some time. */
+  private final boolean opensAtOnce;
 
   /** Null: each node has a list of all. */
   private final @Nullable SimulatedMembership members;
@@ -130,6 +149,13 @@ final class ClusterSimulation implements AutoCloseable {
     network.forgesIncarnations = planted == Planted.STALE_INCARNATION_ACCEPTED;
     boolean isTold = planted == Planted.HINTS_OF_A_NODE_THAT_LEFT || random.nextBoolean();
     members = isTold ? new SimulatedMembership(random.split()) : null;
+    hasDirectory =
+        switch (planted) {
+          case NEW_OWNERS_ARE_NOT_TOLD, LISTS_OF_NODES_THAT_LEFT_STAY -> true;
+          case NONE -> random.nextInt(3) == 0;
+          default -> false;
+        };
+    opensAtOnce = random.nextBoolean();
     int count = 2 + random.nextInt(4);
     List<NodeAddress> addresses = new ArrayList<>();
     for (int i = 0; i < count; i++) {
@@ -173,11 +199,67 @@ final class ClusterSimulation implements AutoCloseable {
     for (int i = 0; i < END_STEPS && (i < END_STEPS_MIN || !isQuiet()); i++) {
       turn();
     }
+    if (hasDirectory) {
+      nodes.getFirst().openDirectory();
+      network.calm();
+      for (int i = 0; i < END_STEPS && !isConnected(); i++) {
+        turn();
+      }
+      for (int i = 0; i < SETTLING_STEPS; i++) {
+        turn();
+      }
+      checkDirectory();
+    }
     for (Node node : nodes) {
       node.checkEnd();
       node.count();
     }
     return new Outcome(gets, hits, fetched, pushed, restarts, changes);
+  }
+
+  private boolean isConnected() {
+    return nodes.stream().allMatch(node -> node.connected() == nodes.size() - 1);
+  }
+
+  /** Each block in a node's memory is known to the owner of its partition, and no other block. */
+  private void checkDirectory() throws ProtocolViolation {
+    if (!isConnected()) {
+      throw new Violation("the nodes have not found each other again");
+    }
+    long[] found = new long[NodeDirectory.HOLDERS_MAX];
+    List<Long> hashes = List.of();
+    for (Node node : nodes) {
+      hashes = node.hashes();
+    }
+    for (long hash : hashes) {
+      Set<Long> expected = new HashSet<>();
+      for (Node other : nodes) {
+        if (other.present.contains(hash)) {
+          expected.add(other.incarnation);
+        }
+      }
+      for (Node owner : nodes) {
+        NodeDirectory directory = Objects.requireNonNull(owner.directory);
+        if (directory.owner(hash) == owner.incarnation) {
+          check(expected, directory.find(hash, found), found);
+        }
+      }
+    }
+  }
+
+  private void check(Set<Long> expected, int count, long[] found) {
+    Set<Long> known = new HashSet<>();
+    for (int i = 0; i < count; i++) {
+      known.add(found[i]);
+    }
+    // Beyond the most holders of a block, the directory does not know all of them.
+    boolean isRight =
+        nodes.size() <= NodeDirectory.HOLDERS_MAX
+            ? known.equals(expected)
+            : expected.containsAll(known);
+    if (!isRight) {
+      throw new Violation("the directory names " + known + " for a block of " + expected);
+    }
   }
 
   private void act() throws IOException, ProtocolViolation {
@@ -202,6 +284,8 @@ final class ClusterSimulation implements AutoCloseable {
           node.handOver().start(1 + random.nextLong(HAND_OVER_NS), 1 + random.nextLong(1 << 17));
     } else if (dice < 774) {
       node.handOver().cancel();
+    } else if (hasDirectory && dice < 776) {
+      node.openDirectory();
     } else if (members != null && dice < 794) {
       change(members, node);
     }
@@ -268,6 +352,12 @@ final class ClusterSimulation implements AutoCloseable {
     private @Nullable NodeServer server;
     private @Nullable Membership membership;
     private @Nullable HandOver handOver;
+    private @Nullable NodeDirectory directory;
+    private long incarnation;
+
+    /** The hashes of the blocks that were in memory when {@link #hashes} was called. */
+    private final Set<Long> present = new HashSet<>();
+
     private IndexHarness.@Nullable Client client;
 
     /** The key that the client waits for; -1: none. */
@@ -297,7 +387,9 @@ final class ClusterSimulation implements AutoCloseable {
 
     void start() throws IOException, ProtocolViolation {
       SimulatedNetwork.Transport here = network.transport(address);
-      long incarnation = random.nextLong() | 1;
+      incarnation = random.nextLong() | 1;
+      NodeDirectory owned = hasDirectory ? directory() : null;
+      directory = owned;
       boolean isForged = planted == Planted.STALE_INCARNATION_ACCEPTED;
       NodeTier made =
           new NodeTier(
@@ -315,10 +407,21 @@ final class ClusterSimulation implements AutoCloseable {
                   .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
                   .source(OuterBlocks.opener(made, () -> {})));
       index.nowNs = nowNs;
+      if (owned != null) {
+        ChangeFeed feed = feed();
+        made.use(owned, feed, opensAtOnce);
+        index.agent().announceTo(feed);
+      }
       NodeServer serving =
           new NodeServer(
               new NodeServer.Options(
-                  address.host(), incarnation, _ -> Grant.ALL, () -> {}, 64, new AtomicInteger()),
+                  address.host(),
+                  incarnation,
+                  _ -> Grant.ALL,
+                  () -> {},
+                  owned,
+                  64,
+                  new AtomicInteger()),
               here,
               served(index),
               TroubleLog.NONE);
@@ -350,11 +453,76 @@ final class ClusterSimulation implements AutoCloseable {
       membership = telling;
     }
 
+    private NodeDirectory directory() {
+      return planted == Planted.LISTS_OF_NODES_THAT_LEFT_STAY
+          ? new NodeDirectory(incarnation, true, DIRECTORY_BYTES) {
+            @Override
+            public synchronized void end(long node, Object from) {}
+          }
+          : new NodeDirectory(incarnation, true, DIRECTORY_BYTES);
+    }
+
+    private ChangeFeed feed() {
+      return planted == Planted.NEW_OWNERS_ARE_NOT_TOLD
+          ? new ChangeFeed(() -> {}) {
+            @Override
+            public void walk() {}
+          }
+          : new ChangeFeed(() -> {});
+    }
+
+    void openDirectory() {
+      Objects.requireNonNull(directory).open();
+    }
+
+    /** How many other nodes this one is connected to. */
+    int connected() {
+      return (int)
+          Objects.requireNonNull(tier).peers().stream()
+              .filter(peer -> peer.state() == NodePeer.State.CONNECTED)
+              .count();
+    }
+
+    /** The hashes of all keys; {@link #present} has those of the blocks in memory. */
+    List<Long> hashes() throws ProtocolViolation {
+      List<Long> hashes = new ArrayList<>();
+      MemorySegment keys = Arena.ofAuto().allocate((long) KEYS * Long.BYTES, Long.BYTES);
+      for (int key = 0; key < KEYS; key++) {
+        keys.setAtIndex(ValueLayout.JAVA_LONG, key, key);
+      }
+      OwnFind find =
+          new OwnFind(
+              namespaces -> namespaces.byId(0),
+              0,
+              Long.BYTES,
+              KEYS,
+              keys,
+              answer -> note(Objects.requireNonNull(answer), keys, hashes));
+      if (!harness().agent().offerFind(find)) {
+        throw new Violation("the inbox of the index is full");
+      }
+      work();
+      return hashes;
+    }
+
+    private void note(OwnFind.Answer answer, MemorySegment keys, List<Long> hashes) {
+      byte[] key = new byte[Long.BYTES];
+      present.clear();
+      for (int i = 0; i < KEYS; i++) {
+        MemorySegment.copy(keys, ValueLayout.JAVA_BYTE, (long) i * Long.BYTES, key, 0, Long.BYTES);
+        long hash = ObjectKey.of(answer.high(), answer.low(), key, Long.BYTES, 0).high();
+        hashes.add(hash);
+        if (answer.found().places().get(i) == NodeCall.FIRST) {
+          present.add(hash);
+        }
+      }
+    }
+
     private NodeHints hints() {
       return planted == Planted.HINTS_OF_A_NODE_THAT_LEFT
           ? new NodeHints(() -> nowNs, Runnable::run) {
             @Override
-            public void forgetHolder(long holder) {}
+            public void forgetHolder(int holder) {}
           }
           : new NodeHints(() -> nowNs, Runnable::run);
     }
@@ -379,6 +547,9 @@ final class ClusterSimulation implements AutoCloseable {
       }
       if (transport != null) {
         transport.close();
+      }
+      if (directory != null) {
+        directory.close();
       }
       if (harness != null) {
         count();

@@ -110,6 +110,7 @@ abstract class PushContract {
                 THEIRS,
                 _ -> new Grant("node", role, Grant.NO_TENANT),
                 () -> {},
+                null,
                 8,
                 new AtomicInteger()),
             sides.to(),

@@ -58,6 +58,7 @@ public final class SimulatedNetwork {
   private final Map<NodeAddress, Transport> transports = new LinkedHashMap<>();
   private final Map<List<Object>, ArrayDeque<Message>> kept = new HashMap<>();
   private final Set<List<NodeAddress>> silent = new HashSet<>();
+  private boolean isCalm;
 
   /** A bug: memory counts as released at once, while bytes still arrive. */
   public boolean releasesEarly;
@@ -96,6 +97,11 @@ public final class SimulatedNetwork {
   /** All nodes reach each other again. Links that were silent move on. */
   public void heal() {
     silent.clear();
+  }
+
+  /** No link breaks any more. */
+  public void calm() {
+    isCalm = true;
   }
 
   private boolean isSilent(NodeAddress from, NodeAddress to) {
@@ -313,7 +319,7 @@ public final class SimulatedNetwork {
       if (first == null || clock.getAsLong() < first.dueNs) {
         return 0;
       }
-      if (random.nextDouble() < faults.breaks) {
+      if (random.nextDouble() < faults.breaks && !isCalm) {
         fail("connection reset");
         End met = other;
         if (met != null) {

@@ -15,11 +15,11 @@ final class Fetch {
   /** When the block is given up; 0 while no node was asked. */
   long deadlineNs;
 
-  /** The nodes that may have the block, a bit each. */
+  /** The nodes that may have the block, as {@link Holders}. */
   long holders;
 
-  /** The nodes that were asked, a bit each. */
-  long tried;
+  /** The connections to the nodes that were asked. */
+  final List<PeerLink> tried = new ArrayList<>(2);
 
   /** The connections to the nodes that were asked and have not answered. */
   final List<PeerLink> askedAt = new ArrayList<>(2);

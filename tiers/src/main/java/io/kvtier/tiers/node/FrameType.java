@@ -62,9 +62,21 @@ public enum FrameType {
   PUSHED(18),
 
   /** The block of a RESERVE is not going to be pushed. */
-  ABORT(19);
+  ABORT(19),
 
-  private static final FrameType[] BY_CODE = new FrameType[20];
+  /** Tells which blocks have come to the reader's memory, and which have left. */
+  ANNOUNCE(20),
+
+  /** The answer to an ANNOUNCE. The status is STALE if announcements are missing. */
+  NOTED(21),
+
+  /** Asks which nodes have blocks of the holder's partitions. */
+  LOCATE(22),
+
+  /** The nodes of the blocks of a LOCATE: {@link DirectoryMessages.Located}. */
+  LOCATED(23);
+
+  private static final FrameType[] BY_CODE = new FrameType[24];
 
   static {
     for (FrameType type : values()) {

@@ -306,7 +306,7 @@ public final class Messages {
     return new String(utf8, StandardCharsets.UTF_8);
   }
 
-  private static ByteBuffer little(int bytes) {
+  static ByteBuffer little(int bytes) {
     return ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN);
   }
 }

@@ -33,13 +33,18 @@ public class NodeHints implements KnownBlocks {
   private static final int HINTS_MAX = 1 << 18;
   private static final long PRESENT_NS = TimeUnit.SECONDS.toNanos(30);
   private static final long ABSENT_NS = TimeUnit.SECONDS.toNanos(1);
-  private static final long NOWHERE = 0;
+  private static final long NOWHERE = Holders.NONE;
 
-  /** The nodes that have a block, a bit each; {@link #NOWHERE}: none has. */
+  /** The nodes that have a block, as {@link Holders}; {@link #NOWHERE}: none has. */
   private final Cache<ObjectKey, Long> known;
 
   private final Map<ObjectKey, Question> open = new HashMap<>();
   private List<Question> collected = new ArrayList<>();
+
+  /** The sequence of the questions that are asked now. Confined to the index. */
+  private long sequence = Question.ALONE;
+
+  private long sequences;
   private Consumer<List<Question>> asker = _ -> {};
 
   /** No hints, on the machine's clock. */
@@ -108,7 +113,7 @@ public class NodeHints implements KnownBlocks {
         if (open.size() >= QUESTIONS_MAX) {
           return false;
         }
-        question = new Question(key, block);
+        question = new Question(key, block, sequence);
         open.put(key, question);
         collected.add(question);
       }
@@ -117,6 +122,16 @@ public class NodeHints implements KnownBlocks {
       }
     }
     return true;
+  }
+
+  @Override
+  public void beginSequence() {
+    sequence = ++sequences;
+  }
+
+  @Override
+  public void endSequence() {
+    sequence = Question.ALONE;
   }
 
   @Override
@@ -144,7 +159,7 @@ public class NodeHints implements KnownBlocks {
 
   // ---- for readers
 
-  /** The nodes that may have a block, a bit each. */
+  /** The nodes that may have a block, as {@link Holders}. */
   long holders(ObjectKey key) {
     Long holders = known.getIfPresent(key);
     return holders == null ? NOWHERE : holders;
@@ -166,23 +181,27 @@ public class NodeHints implements KnownBlocks {
   }
 
   /** One more node has a block. */
-  void add(ObjectKey key, long holder) {
-    known.asMap().computeIfPresent(key, (_, holders) -> holders | holder);
+  void add(ObjectKey key, int holder) {
+    known.asMap().computeIfPresent(key, (_, holders) -> Holders.add(holders, holder));
   }
 
   /** A node does not have a block any more. */
-  void remove(ObjectKey key, long holder) {
-    known.asMap().computeIfPresent(key, (_, holders) -> holders & ~holder);
+  void remove(ObjectKey key, int holder) {
+    known.asMap().computeIfPresent(key, (_, holders) -> Holders.remove(holders, holder));
   }
 
-  /** A node has left: nothing is known of its blocks any more, and its bit can be another's. */
-  public void forgetHolder(long holder) {
+  /** A node has left: nothing is known of its blocks any more, and its number can be another's. */
+  public void forgetHolder(int holder) {
     for (Map.Entry<ObjectKey, Long> each : known.asMap().entrySet()) {
-      if ((each.getValue() & holder) != 0) {
+      if (Holders.has(each.getValue(), holder)) {
         known
             .asMap()
             .computeIfPresent(
-                each.getKey(), (_, holders) -> holders == holder ? null : holders & ~holder);
+                each.getKey(),
+                (_, holders) -> {
+                  long left = Holders.remove(holders, holder);
+                  return left == NOWHERE ? null : left;
+                });
       }
     }
   }

@@ -1,8 +1,8 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.tiers.object.ObjectKey;
-import java.util.List;
-import java.util.function.Supplier;
+import java.util.function.IntFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Estimates how long it would take to fetch some blocks: each comes from the node that would
@@ -10,57 +10,65 @@ import java.util.function.Supplier;
  * the index.
  */
 public final class NodeLoads {
-  private final Supplier<List<NodePeer>> peers;
+  private final IntFunction<@Nullable NodePeer> peers;
   private final NodeHints hints;
-  private final double[] doneNs = new double[NodeTier.PEERS_MAX];
-  private final double[] blockNs = new double[NodeTier.PEERS_MAX];
 
-  /** The nodes that can be asked, a bit each. */
-  private long connected;
+  /** The estimate in which the figures of a node were last set. */
+  private final long[] setIn = new long[NodeTier.NUMBERS_MAX];
 
-  /** The nodes that blocks come from, a bit each. */
-  private long used;
+  /** When the node has delivered what it was given, and how long it takes for a block. */
+  private final double[] doneNs = new double[NodeTier.NUMBERS_MAX];
 
-  NodeLoads(Supplier<List<NodePeer>> peers, NodeHints hints) {
+  private final double[] blockNs = new double[NodeTier.NUMBERS_MAX];
+  private long estimate;
+  private long blockBytes;
+  private double longestNs;
+
+  NodeLoads(IntFunction<@Nullable NodePeer> peers, NodeHints hints) {
     this.peers = peers;
     this.hints = hints;
   }
 
   /** Begins an estimate of blocks of one length. */
-  public void begin(long blockBytes) {
-    connected = 0;
-    used = 0;
-    for (NodePeer peer : peers.get()) {
-      if (peer.state() == NodePeer.State.CONNECTED) {
-        connected |= peer.bit();
-        int number = Long.numberOfTrailingZeros(peer.bit());
-        blockNs[number] = (double) blockBytes * peer.speed().nsPerByte();
-        doneNs[number] = Math.max(peer.speed().latencyNs(), (double) peer.roundTripNs());
+  public void begin(long bytes) {
+    estimate++;
+    blockBytes = bytes;
+    longestNs = 0;
+  }
+
+  private boolean knows(int number) {
+    if (setIn[number] != estimate) {
+      NodePeer peer = peers.apply(number);
+      if (peer == null || peer.state() != NodePeer.State.CONNECTED) {
+        return false;
       }
+      setIn[number] = estimate;
+      blockNs[number] = (double) blockBytes * peer.speed().nsPerByte();
+      doneNs[number] = Math.max(peer.speed().latencyNs(), (double) peer.roundTripNs());
     }
+    return true;
   }
 
   /** Adds a block. It takes no time if no node can be asked: its fetch is a miss at once. */
   public void add(ObjectKey key) {
+    long holders = hints.holders(key);
     int best = -1;
-    for (long bits = hints.holders(key) & connected; bits != 0; bits &= bits - 1) {
-      int peer = Long.numberOfTrailingZeros(bits);
-      if (best < 0 || doneNs[peer] + blockNs[peer] < doneNs[best] + blockNs[best]) {
-        best = peer;
+    for (int place = 0; place < Holders.MAX; place++) {
+      int number = Holders.at(holders, place);
+      if (number >= 0
+          && knows(number)
+          && (best < 0 || doneNs[number] + blockNs[number] < doneNs[best] + blockNs[best])) {
+        best = number;
       }
     }
     if (best >= 0) {
       doneNs[best] += blockNs[best];
-      used |= 1L << best;
+      longestNs = Math.max(longestNs, doneNs[best]);
     }
   }
 
   /** How long it would take to fetch the blocks, ns. */
   public long estimatedNs() {
-    double longestNs = 0;
-    for (long bits = used; bits != 0; bits &= bits - 1) {
-      longestNs = Math.max(longestNs, doneNs[Long.numberOfTrailingZeros(bits)]);
-    }
     return (long) longestNs;
   }
 }

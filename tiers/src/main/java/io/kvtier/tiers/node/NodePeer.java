@@ -53,9 +53,9 @@ public final class NodePeer {
     }
   }
 
-  /** The bit that stands for this node; 0 if it is not asked. */
-  long bit() {
-    return number == SPARE ? 0 : 1L << number;
+  /** The number that stands for this node; {@link #SPARE} if it is not asked. */
+  int number() {
+    return number;
   }
 
   public NodeAddress address() {

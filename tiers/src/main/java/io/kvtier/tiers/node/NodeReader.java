@@ -1,13 +1,17 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.tiers.directory.ChangeFeed;
+import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
@@ -29,6 +33,9 @@ import org.jspecify.annotations.Nullable;
 public final class NodeReader {
   private static final long BUSY_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(1);
   private static final long IDLE_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(100);
+
+  /** How long changes of this node's blocks wait to be announced. */
+  private static final long CHANGES_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(10);
 
   /**
    * The settings of a reader.
@@ -56,6 +63,10 @@ public final class NodeReader {
   private final Consumer<Transfer> finished;
   private final TroubleLog troubles;
   private final List<PeerLink> links = new ArrayList<>();
+
+  /** The links by the numbers of their nodes; null where there is none. */
+  private final @Nullable PeerLink[] byNumber = new PeerLink[NodeTier.NUMBERS_MAX];
+
   private final Queue<Runnable> changes = new ConcurrentLinkedQueue<>();
   private final Queue<Transfer> toFetch = new ConcurrentLinkedQueue<>();
   private final Queue<List<Question>> toAsk = new ConcurrentLinkedQueue<>();
@@ -65,6 +76,11 @@ public final class NodeReader {
   private final ArrayDeque<Fetch> waiting = new ArrayDeque<>();
 
   private final HedgeTimes hedges = new HedgeTimes();
+
+  /** Null if all nodes are asked about all blocks. */
+  private @Nullable DirectoryClient directory;
+
+  private @Nullable Locator locator;
   private long lastId;
   private int turn;
 
@@ -96,6 +112,18 @@ public final class NodeReader {
     lastId = firstId;
   }
 
+  /**
+   * Asks owners in the directory when there are more nodes than can be asked; called before the
+   * first round.
+   *
+   * @param always whether owners are asked with fewer nodes, too
+   */
+  void use(NodeDirectory owned, ChangeFeed feed, boolean always) {
+    DirectoryClient client = new DirectoryClient(this, owned, feed, always);
+    directory = client;
+    locator = new Locator(this, client);
+  }
+
   // ---- from any thread
 
   /** Has a block fetched. The caller bounds how many are under way. */
@@ -118,23 +146,33 @@ public final class NodeReader {
 
   /** Connects to a node from now on. */
   void join(NodePeer peer) {
-    change(() -> links.add(new PeerLink(this, peer)));
+    change(() -> {
+      PeerLink link = new PeerLink(this, peer);
+      links.add(link);
+      byNumber[peer.number()] = link;
+    });
   }
 
   /**
    * Closes the connection to a node for good. What waits for the node is tried with others.
    *
-   * @param left runs on the reader's thread when nothing here uses the node's bit any more
+   * @param left runs on the reader's thread when nothing here uses the node's number any more
    */
   void leave(NodePeer peer, Runnable left) {
     change(() -> {
       List<PeerLink> gone = links.stream().filter(link -> link.peer().equals(peer)).toList();
       links.removeAll(gone);
-      waiting.forEach(fetch -> fetch.holders &= ~peer.bit());
-      links.forEach(link -> link.forget(peer.bit()));
+      gone.forEach(link -> byNumber[peer.number()] = null);
+      forget(peer);
       gone.forEach(PeerLink::leave);
       left.run();
     });
+  }
+
+  /** No fetch must be tried with a node because of what is known of its blocks so far. */
+  private void forget(NodePeer peer) {
+    waiting.forEach(fetch -> fetch.holders = Holders.remove(fetch.holders, peer.number()));
+    links.forEach(link -> link.forget(peer.number()));
   }
 
   private void change(Runnable change) {
@@ -174,6 +212,9 @@ public final class NodeReader {
     for (PeerLink link : links) {
       link.advance(nowNs);
     }
+    if (directory != null) {
+      work += directory.doWork(nowNs);
+    }
     for (int left = waiting.size(); left > 0; left--) {
       goOn(waiting.remove());
     }
@@ -191,22 +232,66 @@ public final class NodeReader {
         return BUSY_WAIT_NS;
       }
     }
-    return IDLE_WAIT_NS;
+    return directory != null && directory.hasBegun() ? CHANGES_WAIT_NS : IDLE_WAIT_NS;
   }
 
   // ---- questions
 
+  private @Nullable Locator locator() {
+    return directory == null || !directory.isAsked() ? null : locator;
+  }
+
   private void ask(List<Question> questions, long nowNs) {
-    List<PeerLink> ready = links.stream().filter(PeerLink::isReady).toList();
-    for (Question question : questions) {
-      question.open = ready.size();
-      if (ready.isEmpty()) {
-        hints.answer(question, Presence.UNKNOWN);
+    List<PeerLink> ready = readyLinks();
+    Locator now = locator();
+    if (ready.isEmpty()) {
+      questions.forEach(question -> hints.answer(question, Presence.UNKNOWN));
+    } else if (now == null) {
+      questions.forEach(question -> question.open = ready.size());
+      ask(ready, questions, nowNs);
+    } else {
+      locate(now, questions, nowNs);
+    }
+  }
+
+  /** Asks the directory, sequence by sequence. */
+  private void locate(Locator at, List<Question> questions, long nowNs) {
+    int begin = 0;
+    for (int i = 1; i <= questions.size(); i++) {
+      if (i == questions.size()
+          || i - begin == Messages.KEYS_MAX
+          || questions.get(begin).sequence != questions.get(i).sequence) {
+        List<Question> together = List.copyOf(questions.subList(begin, i));
+        long[] hashes = together.stream().mapToLong(question -> question.key.high()).toArray();
+        if (together.getFirst().sequence == Question.ALONE) {
+          at.locateEach(hashes, found -> askHolders(together, found, false), nowNs);
+        } else {
+          at.locateSequence(hashes, found -> askHolders(together, found, true), nowNs);
+        }
+        begin = i;
       }
     }
-    if (ready.isEmpty()) {
-      return;
+  }
+
+  /** Asks the nodes that the directory has named. */
+  private void askHolders(List<Question> questions, Locator.Located found, boolean isSequence) {
+    Map<PeerLink, List<Question>> asked = new LinkedHashMap<>();
+    for (int i = 0; i < questions.size(); i++) {
+      Question question = questions.get(i);
+      List<PeerLink> holders = isSequence ? found.candidates() : found.holders().get(i);
+      List<PeerLink> nodes = i < found.run() ? holders : List.of();
+      question.open = nodes.size();
+      nodes.forEach(link -> asked.computeIfAbsent(link, _ -> new ArrayList<>()).add(question));
+      if (nodes.isEmpty()) {
+        question.isTold = true;
+        hints.answer(question, Presence.ABSENT);
+      }
     }
+    long nowNs = transport.nowNs();
+    asked.forEach((link, some) -> ask(List.of(link), some, nowNs));
+  }
+
+  private void ask(List<PeerLink> nodes, List<Question> questions, long nowNs) {
     int begin = 0;
     for (int i = 1; i <= questions.size(); i++) {
       if (i == questions.size()
@@ -215,16 +300,25 @@ public final class NodeReader {
         List<Question> together = List.copyOf(questions.subList(begin, i));
         ByteBuffer body = Messages.keysOf(together);
         Asker asker = (peer, places) -> answered(together, peer, places);
-        ready.forEach(link -> link.ask(body, together.size(), asker, nowNs));
+        nodes.forEach(link -> link.ask(body, together.size(), asker, nowNs));
         begin = i;
       }
     }
   }
 
   private void survey(Survey survey, long nowNs) {
-    List<PeerLink> ready = links.stream().filter(PeerLink::isReady).toList();
-    survey.begin(ready.size());
-    ready.forEach(link -> link.ask(survey.body(), survey.count(), survey, nowNs));
+    Locator now = locator();
+    if (now == null) {
+      survey(survey, readyLinks(), nowNs);
+    } else {
+      now.locateSequence(
+          survey.hashes(), found -> survey(survey, found.candidates(), nowNs), nowNs);
+    }
+  }
+
+  private static void survey(Survey survey, List<PeerLink> nodes, long nowNs) {
+    survey.begin(nodes.size());
+    nodes.forEach(link -> link.ask(survey.body(), survey.count(), survey, nowNs));
   }
 
   private void answered(List<Question> questions, NodePeer peer, Messages.@Nullable Places places) {
@@ -238,9 +332,9 @@ public final class NodeReader {
     question.open--;
     question.isAnswered |= isAnswer;
     if (isHere && question.isTold) {
-      hints.add(question.key, peer.bit());
+      hints.add(question.key, peer.number());
     } else if (isHere) {
-      question.holders |= peer.bit();
+      question.holders = Holders.add(question.holders, peer.number());
       question.isTold = true;
       hints.answer(question, Presence.PRESENT);
     } else if (question.open == 0 && !question.isTold) {
@@ -255,17 +349,14 @@ public final class NodeReader {
     transfer.annotationBytes = 0;
     transfer.cause = "";
     Fetch fetch = new Fetch(transfer, nowNs);
-    fetch.holders = hints.holders(fetch.key) & connectable();
-    goOn(fetch);
-  }
-
-  /** The nodes that have not left, a bit each. */
-  private long connectable() {
-    long bits = 0;
-    for (PeerLink link : links) {
-      bits |= link.peer().bit();
+    long holders = hints.holders(fetch.key);
+    for (int place = 0; place < Holders.MAX; place++) {
+      int holder = Holders.at(holders, place);
+      if (holder >= 0 && byNumber[holder] != null) {
+        fetch.holders = Holders.add(fetch.holders, holder);
+      }
     }
-    return bits;
+    goOn(fetch);
   }
 
   /**
@@ -274,27 +365,43 @@ public final class NodeReader {
    */
   private void goOn(Fetch fetch) {
     long nowNs = transport.nowNs();
-    long candidates = candidates(fetch, nowNs);
+    List<PeerLink> candidates = candidates(fetch, nowNs);
     PeerLink next = next(fetch, candidates);
     if (next != null) {
       fetch.deadlineNs = fetch.deadlineNs == 0 ? nowNs + options.fetchNs() : fetch.deadlineNs;
       ask(next, fetch, nowNs);
-    } else if (candidates != 0) {
+    } else if (!candidates.isEmpty()) {
       waiting.add(fetch);
     } else {
       end(fetch);
     }
   }
 
-  /** The nodes that can be asked for a block, a bit each. */
-  private long candidates(Fetch fetch, long nowNs) {
-    boolean isLate = fetch.deadlineNs != 0 && nowNs - fetch.deadlineNs >= 0;
-    long holders = fetch.holders | hints.holders(fetch.key);
-    return isLate ? 0 : holders & ~fetch.tried & ready();
+  /** The nodes that can be asked for a block. */
+  private List<PeerLink> candidates(Fetch fetch, long nowNs) {
+    List<PeerLink> candidates = new ArrayList<>(Holders.MAX);
+    if (fetch.deadlineNs == 0 || nowNs - fetch.deadlineNs < 0) {
+      addCandidates(candidates, fetch, fetch.holders);
+      addCandidates(candidates, fetch, hints.holders(fetch.key));
+    }
+    return candidates;
+  }
+
+  private void addCandidates(List<PeerLink> candidates, Fetch fetch, long holders) {
+    for (int place = 0; place < Holders.MAX; place++) {
+      int holder = Holders.at(holders, place);
+      PeerLink link = holder < 0 ? null : byNumber[holder];
+      if (link != null
+          && link.isReady()
+          && !fetch.tried.contains(link)
+          && !candidates.contains(link)) {
+        candidates.add(link);
+      }
+    }
   }
 
   private static void ask(PeerLink next, Fetch fetch, long nowNs) {
-    fetch.tried |= next.peer().bit();
+    fetch.tried.add(next);
     next.fetch(fetch, nowNs);
   }
 
@@ -343,23 +450,14 @@ public final class NodeReader {
     }
   }
 
-  /** The nodes that can be asked, a bit each. */
-  private long ready() {
-    long bits = 0;
-    for (PeerLink link : links) {
-      bits |= link.isReady() ? link.peer().bit() : 0;
-    }
-    return bits;
-  }
-
   /** The candidate that should deliver a block first, of those that take one more. */
-  private @Nullable PeerLink next(Fetch fetch, long candidates) {
+  private @Nullable PeerLink next(Fetch fetch, List<PeerLink> candidates) {
     PeerLink best = null;
     long bestNs = Long.MAX_VALUE;
     turn++;
-    for (int i = 0; i < links.size(); i++) {
-      PeerLink link = links.get(Math.floorMod(turn + i, links.size()));
-      if ((candidates & link.peer().bit()) != 0 && link.takes(fetch.transfer.length)) {
+    for (int i = 0; i < candidates.size(); i++) {
+      PeerLink link = candidates.get(Math.floorMod(turn + i, candidates.size()));
+      if (link.takes(fetch.transfer.length)) {
         long expectedNs = link.expectedNs(fetch.transfer.length);
         if (expectedNs < bestNs) {
           best = link;
@@ -372,7 +470,7 @@ public final class NodeReader {
 
   /** The bytes of a block did not match the checksum of its writer. */
   void damaged(Fetch fetch, NodePeer peer, int expected, int found) {
-    hints.remove(fetch.key, peer.bit());
+    hints.remove(fetch.key, peer.number());
     fetch.isCorrupt = true;
     troubles.tell(
         "a block was damaged",
@@ -412,6 +510,11 @@ public final class NodeReader {
     return hints;
   }
 
+  /** The connections on which frames can be sent. */
+  List<PeerLink> readyLinks() {
+    return links.stream().filter(PeerLink::isReady).toList();
+  }
+
   HedgeTimes hedges() {
     return hedges;
   }
@@ -437,10 +540,23 @@ public final class NodeReader {
   void connected(NodePeer peer, String name, long incarnation) {
     if (peer.welcomed(name, incarnation)) {
       hints.forgetAll();
-      waiting.forEach(fetch -> fetch.holders &= ~peer.bit());
-      links.forEach(link -> link.forget(peer.bit()));
+      forget(peer);
     }
     troubles.tellOver("node " + peer.address() + " (" + name + ") is connected");
+  }
+
+  /** A connection is made on which frames can be sent. */
+  void ready(PeerLink link) {
+    if (directory != null) {
+      directory.connected(link);
+    }
+  }
+
+  /** A connection is closed on which frames could be sent. */
+  void closed(PeerLink link) {
+    if (directory != null) {
+      directory.closed(link);
+    }
   }
 
   void broken(NodePeer peer, boolean wasReady, String why) {

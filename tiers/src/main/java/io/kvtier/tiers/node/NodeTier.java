@@ -1,17 +1,22 @@
 package io.kvtier.tiers.node;
 
+import io.kvtier.tiers.directory.ChangeFeed;
+import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.object.KnownBlocks;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The memory of other nodes as a source of blocks: the nodes, which come and go, what is known of
@@ -20,16 +25,17 @@ import org.jctools.queues.atomic.MpscAtomicArrayQueue;
  * others leave.
  */
 public final class NodeTier {
-  /** The most nodes that are asked: each has a bit of a number. */
+  /** The most nodes that are asked where all are asked about all blocks. */
   public static final int PEERS_MAX = 32;
+
+  /** The most nodes that are asked with a directory. */
+  public static final int NUMBERS_MAX = 1024;
 
   /** The most calls of {@link #find} that are under way. */
   private static final int SURVEYS_MAX = 64;
 
   /** The most fetches that are under way or wait. */
   public static final int DEPTH = 128;
-
-  private static final long BITS = (1L << PEERS_MAX) - 1;
 
   /** The nodes, in the order in which they came. Guarded by itself. */
   private final Map<NodeAddress, NodePeer> peers = new LinkedHashMap<>();
@@ -42,8 +48,15 @@ public final class NodeTier {
   private final Fetches pipeline;
   private final AtomicInteger surveys = new AtomicInteger();
 
-  /** The bits of the nodes that are asked, and of those that some reader still knows. */
-  private long usedBits;
+  /** The nodes that are asked, by their numbers. */
+  private final AtomicReferenceArray<@Nullable NodePeer> byNumber =
+      new AtomicReferenceArray<>(NUMBERS_MAX);
+
+  /** The numbers of the nodes that are asked, and of those that some reader still knows. */
+  private final BitSet usedNumbers = new BitSet();
+
+  /** Null if all nodes are asked about all blocks, however many there are. */
+  private @Nullable NodeDirectory directory;
 
   /**
    * Makes a reader for each transport. There are no nodes yet.
@@ -75,6 +88,22 @@ public final class NodeTier {
     hints.askWith(questions -> readers.getFirst().ask(questions));
   }
 
+  /**
+   * Finds blocks with a directory as soon as there are more than {@link #PEERS_MAX} nodes; called
+   * once, before there are nodes.
+   *
+   * @param owned is opened then
+   * @param feed tells which blocks this node has
+   * @param always whether the directory is used with fewer nodes, too
+   */
+  public void use(NodeDirectory owned, ChangeFeed feed, boolean always) {
+    directory = owned;
+    if (always) {
+      owned.open();
+    }
+    readers.getFirst().use(owned, feed, always);
+  }
+
   /** A node has come: it is connected in the background. From any thread. */
   public void join(NodeAddress address) {
     synchronized (peers) {
@@ -85,13 +114,18 @@ public final class NodeTier {
   }
 
   private void admit(NodeAddress address) {
-    int number = Long.numberOfTrailingZeros(~usedBits & BITS);
-    boolean isSpare = number == Long.SIZE;
+    int number = usedNumbers.nextClearBit(0);
+    NodeDirectory owned = directory;
+    boolean isSpare = number >= (owned == null ? PEERS_MAX : NUMBERS_MAX);
+    if (owned != null && number >= PEERS_MAX) {
+      owned.open();
+    }
     NodePeer peer = new NodePeer(isSpare ? NodePeer.SPARE : number, address, readers.size());
     peers.put(address, peer);
     listed = List.copyOf(peers.values());
     if (!isSpare) {
-      usedBits |= peer.bit();
+      usedNumbers.set(number);
+      byNumber.set(number, peer);
       readers.forEach(reader -> reader.join(peer));
     }
   }
@@ -106,7 +140,7 @@ public final class NodeTier {
       gone = peers.remove(address);
       listed = List.copyOf(peers.values());
     }
-    if (gone != null && gone.bit() != 0) {
+    if (gone != null && gone.number() != NodePeer.SPARE) {
       AtomicInteger open = new AtomicInteger(readers.size());
       for (NodeReader reader : readers) {
         reader.leave(
@@ -120,11 +154,12 @@ public final class NodeTier {
     }
   }
 
-  /** No reader knows a node any more: its bit can be another's. */
+  /** No reader knows a node any more: its number can be another's. */
   private void left(NodePeer gone) {
-    hints.forgetHolder(gone.bit());
+    hints.forgetHolder(gone.number());
     synchronized (peers) {
-      usedBits &= ~gone.bit();
+      usedNumbers.clear(gone.number());
+      byNumber.set(gone.number(), null);
       for (NodePeer each : listed) {
         if (each.state() == NodePeer.State.SPARE) {
           admit(each.address());
@@ -174,7 +209,7 @@ public final class NodeTier {
 
   /** Estimates how long fetches take; for the index. */
   public NodeLoads loads() {
-    return new NodeLoads(this::peers, hints);
+    return new NodeLoads(byNumber::get, hints);
   }
 
   /** Fetches blocks. */

@@ -38,8 +38,27 @@ final class PeerLink implements NodeLink.Listener {
     READY
   }
 
-  /** An ASK that is not answered. */
-  private record Asked(Asker asker, int count, long askedNs, long deadlineNs) {}
+  /** Takes the answer to a question; null if there is none. */
+  @FunctionalInterface
+  interface Reply {
+    /**
+     * Takes it.
+     *
+     * @throws FrameException if the answer is against the rules: the link closes
+     */
+    void take(@Nullable Frame answer) throws FrameException;
+  }
+
+  /** A question that is not answered. */
+  private record Asked(FrameType answer, Reply reply, long askedNs, long deadlineNs) {
+    void unanswered() {
+      try {
+        reply.take(null);
+      } catch (FrameException e) {
+        throw new IllegalStateException("no answer is against no rule", e);
+      }
+    }
+  }
 
   /**
    * A FETCH that is not answered.
@@ -98,6 +117,11 @@ final class PeerLink implements NodeLink.Listener {
     return link;
   }
 
+  /** The number of the node's present start; 0 before the first connection. */
+  long incarnation() {
+    return incarnation;
+  }
+
   boolean isReady() {
     return state == State.READY;
   }
@@ -132,9 +156,9 @@ final class PeerLink implements NodeLink.Listener {
     return !asked.isEmpty() || !fetches.isEmpty() || pushes.isWaiting();
   }
 
-  /** Blocks that are being fetched from this node must not be fetched from some others. */
-  void forget(long bits) {
-    fetches.values().forEach(one -> one.fetch.holders &= ~bits);
+  /** Blocks that are being fetched from this node must not be fetched from another one. */
+  void forget(int number) {
+    fetches.values().forEach(one -> one.fetch.holders = Holders.remove(one.fetch.holders, number));
   }
 
   /** The node has left: what waits for it goes on without it, and nothing connects again. */
@@ -202,7 +226,7 @@ final class PeerLink implements NodeLink.Listener {
       }
       isSilent |= now.heardNs() - first.getValue().askedNs < 0;
       asked.remove(first.getKey());
-      first.getValue().asker.answered(peer, null);
+      first.getValue().unanswered();
     }
     List<Long> late = new ArrayList<>();
     List<Fetch> toHedge = new ArrayList<>();
@@ -258,14 +282,39 @@ final class PeerLink implements NodeLink.Listener {
    * @param body names the blocks
    */
   void ask(ByteBuffer body, int count, Asker asker, long nowNs) {
+    request(
+        FrameType.ASK,
+        body,
+        answer -> {
+          Messages.Places places = null;
+          try {
+            if (answer != null && answer.status() == Status.OK) {
+              places = Messages.Places.of(answer.body(), count);
+            }
+          } finally {
+            asker.answered(peer, places);
+          }
+        },
+        nowNs);
+  }
+
+  /** Asks the node something. The answer is told later, or at once if the node can't be asked. */
+  void request(FrameType type, ByteBuffer body, Reply reply, long nowNs) {
+    FrameType answer =
+        switch (type) {
+          case ASK -> FrameType.ANSWER;
+          case LOCATE -> FrameType.LOCATED;
+          default -> FrameType.NOTED;
+        };
+    Asked question = new Asked(answer, reply, nowNs, nowNs + reader.options().askNs());
     NodeLink now = link;
     if (now == null || state != State.READY) {
-      asker.answered(peer, null);
+      question.unanswered();
       return;
     }
     long id = reader.nextId();
-    asked.put(id, new Asked(asker, count, nowNs, nowNs + reader.options().askNs()));
-    now.send(frame(FrameType.ASK, Status.OK, id).with(body));
+    asked.put(id, question);
+    now.send(frame(type, Status.OK, id).with(body));
   }
 
   /** Asks the node for a block. */
@@ -321,7 +370,7 @@ final class PeerLink implements NodeLink.Listener {
       return null;
     }
     switch (frame.type()) {
-      case ANSWER -> answered(frame);
+      case ANSWER, LOCATED, NOTED -> answered(frame);
       case NONE -> none(frame);
       case BLOCK -> {
         return block(frame);
@@ -358,6 +407,7 @@ final class PeerLink implements NodeLink.Listener {
         restNs = REST_NS;
         peer.become(reader.number(), NodePeer.State.CONNECTED);
         reader.connected(peer, reader.options().shown().apply(frame.text()), incarnation);
+        reader.ready(this);
         ping(from, reader.nowNs());
       }
       case REFUSED -> {
@@ -375,12 +425,11 @@ final class PeerLink implements NodeLink.Listener {
     if (one == null) {
       return; // it came after its deadline
     }
-    Messages.Places places = null;
-    try {
-      places = frame.status() == Status.OK ? Messages.Places.of(frame.body(), one.count) : null;
-    } finally {
-      one.asker.answered(peer, places);
+    if (frame.type() != one.answer) {
+      one.unanswered();
+      throw new FrameException("a node answers with " + frame.type() + ", not " + one.answer);
     }
+    one.reply.take(frame);
   }
 
   private void none(Frame frame) {
@@ -389,7 +438,7 @@ final class PeerLink implements NodeLink.Listener {
       return;
     }
     if (frame.status() == Status.MISS) {
-      reader.hints().remove(one.fetch.key, peer.bit());
+      reader.hints().remove(one.fetch.key, peer.number());
     } else {
       peer.countError();
       one.fetch.trouble = "node " + peer.address() + " answers " + frame.status();
@@ -412,7 +461,7 @@ final class PeerLink implements NodeLink.Listener {
     if (fetch.isArriving) {
       // Another connection writes the slot. If that comes to nothing, the node is asked again.
       var _ = removeFetch(frame.id());
-      fetch.tried &= ~peer.bit();
+      fetch.tried.remove(this);
       reader.failed(fetch, this);
       return null;
     }
@@ -470,7 +519,7 @@ final class PeerLink implements NodeLink.Listener {
       return;
     }
     link = null;
-    boolean wasReady = state == State.READY;
+    boolean wasReady = state == State.READY || (state == State.GONE && incarnation != 0);
     boolean isGone = state == State.GONE;
     state = isGone ? State.GONE : State.RESTING;
     boolean isSelf = failure == NodePeer.State.SELF;
@@ -484,6 +533,9 @@ final class PeerLink implements NodeLink.Listener {
     arriving = null;
     arrivingFrame = null;
     pingId = 0;
+    if (wasReady) {
+      reader.closed(this);
+    }
     if (!isSelf && !isGone) {
       peer.failed(why);
       reader.broken(peer, wasReady, why);
@@ -493,7 +545,7 @@ final class PeerLink implements NodeLink.Listener {
     asked.clear();
     fetches.clear();
     fetchedBytes = 0;
-    unanswered.forEach(one -> one.asker.answered(peer, null));
+    unanswered.forEach(Asked::unanswered);
     released();
     pushes.closed(why);
     for (Fetching one : undelivered) {

@@ -9,7 +9,13 @@ import java.util.function.Consumer;
 
 /** A question to all nodes, whether they have one block, and the callers that wait for answers. */
 final class Question {
+  /** The number of a block that is of no sequence. */
+  static final long ALONE = 0;
+
   final ObjectKey key;
+
+  /** The lookup whose blocks follow one another; {@link #ALONE}: the block is asked for alone. */
+  final long sequence;
 
   /** The names of the block: namespace, group and key. */
   final Transfer block;
@@ -20,14 +26,15 @@ final class Question {
   /** How many nodes have not answered. Confined to the reader that asks, as are those below. */
   int open;
 
-  /** The nodes that have the block, a bit each. */
+  /** The nodes that have the block, as {@link Holders}. */
   long holders;
 
   boolean isAnswered;
   boolean isTold;
 
-  Question(ObjectKey key, Transfer block) {
+  Question(ObjectKey key, Transfer block, long sequence) {
     this.key = key;
+    this.sequence = sequence;
     this.block = block;
   }
 

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.node;
 
+import io.kvtier.tiers.object.ObjectKey;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -11,6 +12,7 @@ import org.jspecify.annotations.Nullable;
  * asks.
  */
 final class Survey implements Asker {
+  private final Messages.Keys keys;
   private final ByteBuffer body;
   private final int count;
   private final Consumer<List<NodeRun>> finished;
@@ -20,6 +22,7 @@ final class Survey implements Asker {
   private int open;
 
   Survey(Messages.Keys keys, Consumer<List<NodeRun>> finished) {
+    this.keys = keys;
     body = keys.body();
     count = keys.count();
     this.finished = finished;
@@ -27,6 +30,17 @@ final class Survey implements Asker {
 
   ByteBuffer body() {
     return body;
+  }
+
+  /** The hashes of the blocks, in the directory. */
+  long[] hashes() {
+    long[] hashes = new long[count];
+    byte[] key = new byte[keys.keyBytes()];
+    for (int i = 0; i < count; i++) {
+      keys.keys().get(keys.keys().position() + i * key.length, key);
+      hashes[i] = ObjectKey.of(keys.high(), keys.low(), key, key.length, keys.group()).high();
+    }
+    return hashes;
   }
 
   int count() {

@@ -31,6 +31,12 @@ public interface KnownBlocks {
    */
   boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound);
 
+  /** The next questions are for blocks that follow one another in a sequence, in its order. */
+  default void beginSequence() {}
+
+  /** The questions of a sequence have been asked. */
+  default void endSequence() {}
+
   /** All questions of a round have been asked. */
   default void endRound() {}
 

@@ -51,6 +51,10 @@ final class ScriptedTransport implements NodeTransport {
       incarnation = 1000L + links.size();
     }
 
+    long incarnation() {
+      return incarnation;
+    }
+
     /** The node accepts the reader. */
     void welcome() throws FrameException {
       listener.onOpen(this);

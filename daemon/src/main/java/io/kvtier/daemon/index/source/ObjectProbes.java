@@ -273,6 +273,7 @@ public final class ObjectProbes {
       if (!isOpenNow) {
         cut(search, search.next);
       }
+      presence.beginSequence();
       while (search.mayAsk(askedFirst) && mayAsk(search.namespace.tenant())) {
         search.copyKey(search.next, key);
         if (!ask(search.namespace, search.group, search.keyBytes, search, search.next)) {
@@ -281,6 +282,7 @@ public final class ObjectProbes {
         search.next++;
         search.underWay++;
       }
+      presence.endSequence();
       if (search.isOver()) {
         each.remove();
       }
