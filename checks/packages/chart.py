@@ -136,6 +136,9 @@ def values_schema(configuration: str) -> Schema:
         "paths": section({"socket": {"type": "string", "pattern": "^/"}, "cache": {"type": "string", "pattern": "^(/.*)?$"}}),
         "gpu": section({"enabled": FLAG, "runtimeClassName": TEXT, "devices": TEXT}),
         "secrets": section({"tls": TEXT, "clientCa": FLAG, "tokens": TEXT, "objectKey": TEXT}),
+        "nodes": section({
+            "enabled": FLAG, "port": COUNT, "memberPort": COUNT, "certificateName": TEXT, "token": section({"name": TEXT, "key": TEXT}),
+        }),
         "env": LIST, "envFrom": LIST, "javaOptions": TEXT,
         "memory": section({"overhead": {"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB|TiB)$"}}),
         "resources": section({"limits": ANY, "requests": ANY, "claims": LIST}),
@@ -144,6 +147,7 @@ def values_schema(configuration: str) -> Schema:
         "priorityClass": section({"create": FLAG, "name": TEXT, "value": {"type": "integer"}}),
         "updateStrategy": ANY,
         "terminationGracePeriodSeconds": COUNT,
+        "lifecycle": section({"handOverSeconds": {"type": "integer", "minimum": 0}}),
         "securityContext": ANY,
         "probes": section({"startup": PROBE, "liveness": PROBE, "readiness": PROBE}),
         "service": section({"annotations": ANY}),

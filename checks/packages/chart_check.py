@@ -5,6 +5,7 @@ python3 -m checks.packages.chart_check --helm FILE [--write]
 scripts/chart-check starts it with Helm and with kubernetes-validate, which has the schemas of Kubernetes inside.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,10 @@ REFUSED = {
     "networkPolicy.enable=true": "enable",
     "config.http.host=0.0.0.0": "secrets.tls",
     "serviceMonitor.enabled=true": "config.http.host",
+    "nodes.enabled=true": "secrets.tls",
+    "nodes.enabled=true,secrets.tls=x": "nodes.token.name",
+    "lifecycle.handOverSeconds=60": "nodes.enabled",
+    "lifecycle.handOverSeconds=-1": "handOverSeconds",
     "image.repository=": "image.repository is empty",
 }
 
@@ -111,14 +116,32 @@ def judge_pod(found: Sequence[dict[str, Any]]) -> None:
         expect(len({"exec", "httpGet"} & set(daemon[probe])) == 1, f"{probe} is {daemon[probe]}")
 
 
+def settings_of(daemon: dict[str, Any]) -> dict[str, str]:
+    """The settings in the environment of the daemon's container, as they are in some pod."""
+    return {
+        one["name"]: one["value"].replace("$(POD_ADDRESS)", "10.1.2.3") if "value" in one else "node-1"
+        for one in daemon["env"]
+        if one["name"].startswith("KVTIERD_NODES_")
+    }
+
+
 def judge_configuration(found: Sequence[dict[str, Any]]) -> None:
     """Has the daemon check the configuration, without the checks of this machine."""
+    environment = settings_of(of_kind(found, "DaemonSet")["spec"]["template"]["spec"]["containers"][0])
     text = of_kind(found, "ConfigMap")["data"]["kvtier.yaml"]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(text)
         file.flush()
-        done = subprocess.run([str(ROOT / "scripts/kvtier"), "config", "check", "--elsewhere", file.name], capture_output=True, text=True)
+        done = subprocess.run([str(ROOT / "scripts/kvtier"), "config", "check", "--elsewhere", file.name], capture_output=True, text=True, env=os.environ | environment)
     expect(done.returncode == 0, f"the daemon refuses the configuration:\n{text}\n{done.stdout}{done.stderr}")
+
+
+def judge_hand_over(found: Sequence[dict[str, Any]]) -> None:
+    """Checks that a pod has the time to hand its blocks over, and then to stop."""
+    pod = of_kind(found, "DaemonSet")["spec"]["template"]["spec"]
+    command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    expect(command == ["kvtier", "drain", "--to-nodes", "--yes", "--deadline", "120"], f"the hook before the stop is {command}")
+    expect(pod["terminationGracePeriodSeconds"] == 180, f"terminationGracePeriodSeconds is {pod['terminationGracePeriodSeconds']}, expected 60 and 120")
 
 
 def judge_monitoring(found: Sequence[dict[str, Any]]) -> None:
@@ -156,6 +179,8 @@ def examples(helm: Helm) -> None:
         judge_configuration(found)
         if file.name == "monitored.yaml":
             judge_monitoring(found)
+        if file.name == "cluster.yaml":
+            judge_hand_over(found)
         step(f"{file.name}: {count} objects are right for Kubernetes {' and '.join(KUBERNETES)}, and the daemon takes the configuration")
     expect(len(files) >= 5, f"there are {len(files)} value files, expected five and more")
 

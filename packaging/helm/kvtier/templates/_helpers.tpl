@@ -48,6 +48,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "tls" $tls }}
 {{- end -}}
 {{- if .Values.secrets.tokens }}{{ $_ := set $config "access" (dict "tokens" "/etc/kvtier-tokens/tokens") }}{{ end -}}
+{{- if .Values.nodes.enabled }}
+{{- $nodes := dict
+  "listen" (printf "0.0.0.0:%d" (int .Values.nodes.port))
+  "member_listen" (printf "0.0.0.0:%d" (int .Values.nodes.memberPort))
+  "membership" "dns"
+  "dns_name" (printf "%s-nodes.%s.svc" (include "kvtier.name" .) .Release.Namespace)
+  "cluster" (include "kvtier.name" .)
+  "certificate_name" .Values.nodes.certificateName }}
+{{- if .Values.secrets.tls }}{{ $_ := set $nodes "ca" "/etc/kvtier-tls/ca.crt" }}{{ end }}
+{{- if .Values.nodes.token.name }}{{ $_ := set $nodes "token_file" (printf "/etc/kvtier-nodes/%s" .Values.nodes.token.key) }}{{ end }}
+{{- $_ := set $config "nodes" $nodes }}
+{{- end -}}
 {{- if .Values.secrets.objectKey }}{{ $_ := set $config.object "encryption" (dict "key_file" "/etc/kvtier-object/key") }}{{ end -}}
 {{- toYaml (mustMergeOverwrite $config (deepCopy .Values.config)) }}
 {{- end -}}
@@ -76,6 +88,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "kvtier.check" -}}
+{{- $security := ((.Values.config.nodes | default dict).security | default "tls_and_tokens") -}}
+{{- if and .Values.nodes.enabled (ne $security "plaintext_without_tokens") (not .Values.secrets.tls) -}}
+{{- fail "nodes.enabled is true: set secrets.tls to a Secret with tls.crt, tls.key and ca.crt, or config.nodes.security to plaintext_without_tokens" }}
+{{- end -}}
+{{- if and .Values.nodes.enabled (eq $security "tls_and_tokens") (not (and .Values.secrets.tokens .Values.nodes.token.name)) -}}
+{{- fail "nodes.enabled is true: set secrets.tokens, and nodes.token.name to a Secret with a token of the role read, or config.nodes.security to tls_without_tokens" }}
+{{- end -}}
+{{- if and .Values.lifecycle.handOverSeconds (not .Values.nodes.enabled) -}}
+{{- fail "lifecycle.handOverSeconds is set, and there are no other nodes: set nodes.enabled to true, or lifecycle.handOverSeconds to 0" }}
+{{- end -}}
 {{- if and (or (include "kvtier.httpOpen" .) (include "kvtier.grpcOpen" .)) (not .Values.secrets.tls) (not (.Values.config.tls | default dict).certificate) -}}
 {{- fail "config.http.host or config.grpc.host is not loopback: the daemon then needs TLS; set secrets.tls to a Secret with tls.crt and tls.key" }}
 {{- end -}}
