@@ -31,12 +31,30 @@ public class NodeHints implements KnownBlocks {
   private static final int QUESTIONS_MAX = 4096;
 
   private static final int HINTS_MAX = 1 << 18;
+
+  /** After that time a lookup asks the nodes again. */
   private static final long PRESENT_NS = TimeUnit.SECONDS.toNanos(30);
+
+  /** As much longer a fetch may still ask the holders: it began with a lookup that found them. */
+  private static final long FETCH_NS = TimeUnit.SECONDS.toNanos(60);
+
   private static final long ABSENT_NS = TimeUnit.SECONDS.toNanos(1);
   private static final long NOWHERE = Holders.NONE;
 
-  /** The nodes that have a block, as {@link Holders}; {@link #NOWHERE}: none has. */
-  private final Cache<ObjectKey, Long> known;
+  /**
+   * What is known of a block.
+   *
+   * @param holders the nodes that have it, as {@link Holders}; {@link #NOWHERE}: none has
+   * @param toldNs when the nodes said so
+   */
+  private record Hint(long holders, long toldNs) {
+    long keptNs() {
+      return holders == NOWHERE ? ABSENT_NS : PRESENT_NS + FETCH_NS;
+    }
+  }
+
+  private final Cache<ObjectKey, Hint> known;
+  private final Ticker ticker;
 
   private final Map<ObjectKey, Question> open = new HashMap<>();
   private List<Question> collected = new ArrayList<>();
@@ -54,12 +72,12 @@ public class NodeHints implements KnownBlocks {
 
   /** No hints, with a clock and with an executor for the upkeep. */
   public NodeHints(Ticker ticker, Executor executor) {
+    this.ticker = ticker;
     known =
         Caffeine.newBuilder()
             .maximumSize(HINTS_MAX)
             .expireAfter(
-                Expiry.<ObjectKey, Long>writing(
-                    (_, holders) -> Duration.ofNanos(holders == NOWHERE ? ABSENT_NS : PRESENT_NS)))
+                Expiry.<ObjectKey, Hint>writing((_, hint) -> Duration.ofNanos(hint.keptNs())))
             .ticker(ticker)
             .executor(executor)
             .build();
@@ -74,10 +92,18 @@ public class NodeHints implements KnownBlocks {
 
   @Override
   public Presence lookup(ObjectKey key) {
-    Long holders = known.getIfPresent(key);
-    return holders == null
-        ? Presence.UNKNOWN
-        : holders == NOWHERE ? Presence.ABSENT : Presence.PRESENT;
+    Hint hint = known.getIfPresent(key);
+    if (hint == null) {
+      return Presence.UNKNOWN;
+    }
+    if (hint.holders == NOWHERE) {
+      return Presence.ABSENT;
+    }
+    return ticker.read() - hint.toldNs < PRESENT_NS ? Presence.PRESENT : Presence.UNKNOWN;
+  }
+
+  private void put(ObjectKey key, long holders) {
+    known.put(key, new Hint(holders, ticker.read()));
   }
 
   /** Nothing new: the reader knows from whom the block came. */
@@ -86,7 +112,7 @@ public class NodeHints implements KnownBlocks {
 
   @Override
   public void absent(ObjectKey key) {
-    known.put(key, NOWHERE);
+    put(key, NOWHERE);
   }
 
   @Override
@@ -161,16 +187,16 @@ public class NodeHints implements KnownBlocks {
 
   /** The nodes that may have a block, as {@link Holders}. */
   long holders(ObjectKey key) {
-    Long holders = known.getIfPresent(key);
-    return holders == null ? NOWHERE : holders;
+    Hint hint = known.getIfPresent(key);
+    return hint == null ? NOWHERE : hint.holders;
   }
 
   /** Notes the answer to a question, and tells it to those who wait. */
   void answer(Question question, Presence presence) {
     if (presence == Presence.PRESENT) {
-      known.put(question.key, question.holders);
+      put(question.key, question.holders);
     } else if (presence == Presence.ABSENT) {
-      known.put(question.key, NOWHERE);
+      put(question.key, NOWHERE);
     }
     List<Consumer<Presence>> waiting;
     synchronized (open) {
@@ -182,25 +208,32 @@ public class NodeHints implements KnownBlocks {
 
   /** One more node has a block. */
   void add(ObjectKey key, int holder) {
-    known.asMap().computeIfPresent(key, (_, holders) -> Holders.add(holders, holder));
+    known
+        .asMap()
+        .computeIfPresent(
+            key, (_, hint) -> new Hint(Holders.add(hint.holders, holder), ticker.read()));
   }
 
   /** A node does not have a block any more. */
   void remove(ObjectKey key, int holder) {
-    known.asMap().computeIfPresent(key, (_, holders) -> Holders.remove(holders, holder));
+    known.asMap().computeIfPresent(key, (_, hint) -> without(hint, holder));
+  }
+
+  private static Hint without(Hint hint, int holder) {
+    return new Hint(Holders.remove(hint.holders, holder), hint.toldNs);
   }
 
   /** A node has left: nothing is known of its blocks any more, and its number can be another's. */
   public void forgetHolder(int holder) {
-    for (Map.Entry<ObjectKey, Long> each : known.asMap().entrySet()) {
-      if (Holders.has(each.getValue(), holder)) {
+    for (Map.Entry<ObjectKey, Hint> each : known.asMap().entrySet()) {
+      if (Holders.has(each.getValue().holders, holder)) {
         known
             .asMap()
             .computeIfPresent(
                 each.getKey(),
-                (_, holders) -> {
-                  long left = Holders.remove(holders, holder);
-                  return left == NOWHERE ? null : left;
+                (_, hint) -> {
+                  Hint left = without(hint, holder);
+                  return left.holders == NOWHERE ? null : left;
                 });
       }
     }

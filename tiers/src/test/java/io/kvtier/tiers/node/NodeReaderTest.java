@@ -125,6 +125,18 @@ final class NodeReaderTest {
     return slab.get(ValueLayout.JAVA_BYTE, 0);
   }
 
+  // ---- what is known of a block, and for how long
+
+  @Test
+  void fetch_beginsAfterALookupMustAskAgain_stillAsksTheHolder() throws FrameException {
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    assertEquals(Presence.PRESENT, hints.lookup(ObjectKey.of(block(1))));
+    pass(31_000 * MS);
+    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(block(1))));
+    var _ = fetch(1);
+    assertEquals(a, asked());
+  }
+
   // ---- the choice
 
   @Test
