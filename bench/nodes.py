@@ -30,6 +30,8 @@ PORT, RAW_PORT, IPERF_PORT = 7076, 7077, 7078
 MEMORY = {2 * MIB: 1200 * MIB, 64 * KIB: 300 * MIB}
 KEYS_AT_ONCE = 1000
 PINGS = 3000
+WARM_S = 10.0
+"""of reads before the first is measured: by then the daemons' code is compiled, and their memory touched"""
 
 
 def output(which: int, command: list[str]) -> str:
@@ -137,6 +139,9 @@ def speeds(first: Node, second: Node, raw: str, rounds: int, rows: list[dict[str
     for block_bytes, memory in MEMORY.items():
         keys = put(first.namespace(block_bytes), block_bytes, memory // block_bytes)
         namespace = second.namespace(block_bytes)
+        warm = time.monotonic() + WARM_S
+        while time.monotonic() < warm:
+            read(namespace, keys)
         ours, theirs = [], []
         for _ in range(rounds):
             ours.append(read(namespace, keys) * block_bytes)
