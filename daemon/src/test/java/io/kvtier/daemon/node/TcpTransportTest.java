@@ -1,10 +1,15 @@
 package io.kvtier.daemon.node;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.node.Frame;
+import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.TcpTransport;
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
@@ -86,6 +91,68 @@ class TcpTransportTest extends NodeTransportContract {
     Side heard = strange(bytes);
     assertTrue(heard.frames.isEmpty());
     assertTrue(heard.closed.contains(reasonOfALongBody()), heard.closed);
+  }
+
+  /** Answers each frame with a kibibyte, and notes how many answers have waited at most. */
+  private static final class Answering implements NodeLink.Listener {
+    int frames;
+    int mostQueued;
+    String closed = "";
+
+    @Override
+    public void onOpen(NodeLink opened) {}
+
+    @Override
+    public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) {
+      frames++;
+      Frame answer = Frame.of(FrameType.PONG, Status.OK, 1, 2, frame.id());
+      from.send(answer.with(ByteBuffer.allocate(1024)));
+      mostQueued = Math.max(mostQueued, from.queued());
+      return null;
+    }
+
+    @Override
+    public void onPayload(NodeLink from, int checksum, boolean isKept) {}
+
+    @Override
+    public void onClosed(NodeLink from, String why) {
+      closed = why;
+    }
+  }
+
+  @Test
+  void nodeThatDoesNotReadItsAnswers_isNotListenedTo_untilItReads() throws IOException {
+    Answering answering = new Answering();
+    int count = 50_000;
+    ByteBuffer pings = ByteBuffer.allocate(64 * count).order(ByteOrder.LITTLE_ENDIAN);
+    for (int i = 0; i < count; i++) {
+      pings.putInt(64 * i, 0x314e_564b).putInt(64 * i + 4, 10);
+    }
+    try (TcpTransport to = new TcpTransport(null);
+        ServerSocketChannel own = ServerSocketChannel.open()) {
+      own.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+      try (SocketChannel client = SocketChannel.open(own.getLocalAddress())) {
+        var _ = to.adopt(own.accept(), answering);
+        client.configureBlocking(false);
+        int before = -1;
+        while (before != answering.frames || before == 0) {
+          before = answering.frames;
+          for (int i = 0; i < 100; i++) {
+            var _ = client.write(pings) + to.poll(1_000_000);
+          }
+        }
+        assertTrue(answering.frames < count, "the buffers of the kernel take all answers");
+        ByteBuffer answers = ByteBuffer.allocate(1 << 20);
+        long left = (long) count * (64 + 1024);
+        while (left > 0 && answering.closed.isEmpty()) {
+          var _ = client.write(pings) + to.poll(0);
+          left -= client.read(answers.clear());
+        }
+        assertEquals("", answering.closed);
+        assertEquals(count, answering.frames);
+        assertTrue(answering.mostQueued <= 64, answering.mostQueued + " answers have waited");
+      }
+    }
   }
 
   String reasonOfALongBody() {

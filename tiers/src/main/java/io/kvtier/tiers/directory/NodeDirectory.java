@@ -275,10 +275,13 @@ public class NodeDirectory implements AutoCloseable {
     return partitions.nodes();
   }
 
+  /** Gives the memory for entries back; nobody may announce afterwards. */
   @Override
   public synchronized void close() {
+    isOpen = false;
     if (table != null) {
       table.close();
+      table = null;
     }
   }
 }

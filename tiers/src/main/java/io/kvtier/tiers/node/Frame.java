@@ -71,8 +71,7 @@ public record Frame(
       throw new IllegalArgumentException("a body of " + bodyBytes + " bytes");
     }
     ByteBuffer out =
-        ByteBuffer.allocateDirect(FrameDescriptor.HEAD_BYTES + bodyBytes)
-            .order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer.allocate(FrameDescriptor.HEAD_BYTES + bodyBytes).order(ByteOrder.LITTLE_ENDIAN);
     out.putInt(FrameDescriptor.MAGIC_OFFSET, FrameDescriptor.MAGIC);
     out.putInt(FrameDescriptor.TYPE_OFFSET, type.code());
     out.putLong(FrameDescriptor.SENDER_OFFSET, sender);

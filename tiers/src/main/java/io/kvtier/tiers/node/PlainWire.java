@@ -34,4 +34,7 @@ final class PlainWire implements Wire {
 
   @Override
   public void end() {}
+
+  @Override
+  public void release() {}
 }

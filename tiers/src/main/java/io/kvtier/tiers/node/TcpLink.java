@@ -28,6 +28,10 @@ final class TcpLink implements NodeLink {
   private static final int HEAD_READ_BYTES = 1024;
 
   private static final int FRAMES_QUEUED_MAX = 1024;
+
+  /** The bytes of answers, without blocks, beyond which a node is not listened to. */
+  private static final int ANSWERS_QUEUED_BYTES = 64 << 10;
+
   private static final int BUFFERS_WRITTEN = 16;
 
   private enum State {
@@ -39,6 +43,11 @@ final class TcpLink implements NodeLink {
 
   /** A frame on its way out. */
   private record Outgoing(ByteBuffer head, @Nullable ByteBuffer payload, Runnable sent) {
+    /** The memory that it takes while it waits, bytes. */
+    int bytes() {
+      return head.limit();
+    }
+
     boolean isSent() {
       return !head.hasRemaining() && (payload == null || !payload.hasRemaining());
     }
@@ -47,13 +56,17 @@ final class TcpLink implements NodeLink {
   private final TcpTransport transport;
   private final Listener listener;
   private final String address;
+
+  /**
+   * Whether nothing is read while many answers wait. The other side must read all the time then, or
+   * both would wait.
+   */
+  private final boolean waitsForReader;
+
   private final ArrayDeque<Outgoing> queue = new ArrayDeque<>();
   private final ByteBuffer[] gathered = new ByteBuffer[2 * BUFFERS_WRITTEN];
   private final CRC32C crc = new CRC32C();
-  private final ByteBuffer input =
-      ByteBuffer.allocateDirect(FrameDescriptor.HEAD_BYTES + FrameDescriptor.BODY_BYTES_MAX)
-          .order(ByteOrder.LITTLE_ENDIAN)
-          .flip();
+  private final ByteBuffer input;
   private State state = State.CONNECTING;
   private @Nullable SocketChannel channel;
   private @Nullable SelectionKey key;
@@ -65,15 +78,27 @@ final class TcpLink implements NodeLink {
   private int payloadBytes;
   private int payloadRead;
   private boolean isDiscarded;
+
+  /** The memory of the queue, bytes. */
+  private int queuedBytes;
+
+  private boolean isPaused;
   private long heardNs;
   private long movedNs;
   private long received;
   private long sent;
 
-  TcpLink(TcpTransport transport, Listener listener, String address) {
+  TcpLink(TcpTransport transport, Listener listener, String address, boolean waitsForReader) {
     this.transport = transport;
     this.listener = listener;
     this.address = address;
+    this.waitsForReader = waitsForReader;
+    input =
+        transport
+            .buffers()
+            .take(FrameDescriptor.HEAD_BYTES + FrameDescriptor.BODY_BYTES_MAX)
+            .order(ByteOrder.LITTLE_ENDIAN)
+            .flip();
     heardNs = transport.nowNs();
     movedNs = heardNs;
   }
@@ -178,7 +203,7 @@ final class TcpLink implements NodeLink {
     }
     int budget = READ_BYTES_PER_TURN;
     try {
-      while (budget > 0 && state == State.OPEN) {
+      while (budget > 0 && state == State.OPEN && !isFull()) {
         int count = payloadBytes > 0 ? readPayload(over) : readFrame(over);
         if (count < 0) {
           throw new EOFException("the other side closed the connection");
@@ -192,9 +217,17 @@ final class TcpLink implements NodeLink {
       close(words(e));
       return;
     }
-    if (state == State.OPEN && budget <= 0) {
+    SelectionKey registered = key;
+    if (state == State.OPEN && isFull() && registered != null) {
+      isPaused = true;
+      registered.interestOps(SelectionKey.OP_WRITE);
+    } else if (state == State.OPEN && budget <= 0) {
       transport.again(this);
     }
+  }
+
+  private boolean isFull() {
+    return waitsForReader && queuedBytes >= ANSWERS_QUEUED_BYTES;
   }
 
   private int heard(int count) {
@@ -287,9 +320,11 @@ final class TcpLink implements NodeLink {
     if (queue.isEmpty()) {
       movedNs = transport.nowNs();
     }
-    queue.add(
+    Outgoing one =
         new Outgoing(
-            frame.encoded(), payload.byteSize() == 0 ? null : payload.asByteBuffer(), done));
+            frame.encoded(), payload.byteSize() == 0 ? null : payload.asByteBuffer(), done);
+    queue.add(one);
+    queuedBytes += one.bytes();
     transport.toWrite(this);
   }
 
@@ -312,8 +347,13 @@ final class TcpLink implements NodeLink {
         isBlocked = !finishSent();
       }
       isBlocked |= !over.flush();
+      if (isPaused && !isFull()) {
+        isPaused = false;
+        transport.again(this);
+      }
       if (state == State.OPEN && registered.isValid()) {
-        registered.interestOps(SelectionKey.OP_READ | (isBlocked ? SelectionKey.OP_WRITE : 0));
+        registered.interestOps(
+            (isPaused ? 0 : SelectionKey.OP_READ) | (isBlocked ? SelectionKey.OP_WRITE : 0));
       }
     } catch (IOException e) {
       close(words(e));
@@ -345,6 +385,7 @@ final class TcpLink implements NodeLink {
         return false;
       }
       queue.remove();
+      queuedBytes -= first.bytes();
       first.sent.run();
     }
     return true;
@@ -374,6 +415,10 @@ final class TcpLink implements NodeLink {
       }
     }
     transport.forget(this);
+    transport.buffers().giveBack(input);
+    if (over != null) {
+      over.release();
+    }
     listener.onClosed(this, why);
   }
 

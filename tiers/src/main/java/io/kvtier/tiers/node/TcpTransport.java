@@ -34,6 +34,7 @@ public final class TcpTransport implements NodeTransport {
   private final Set<TcpLink> toWrite = new LinkedHashSet<>();
   private Set<TcpLink> toRead = new LinkedHashSet<>();
   private final ByteBuffer scratch = ByteBuffer.allocateDirect(SCRATCH_BYTES);
+  private final BufferPool buffers = new BufferPool();
   private volatile boolean isAsleep;
   private volatile boolean isWoken;
   private int done;
@@ -64,7 +65,7 @@ public final class TcpTransport implements NodeTransport {
 
   @Override
   public NodeLink connect(NodeAddress address, NodeLink.Listener listener) {
-    TcpLink link = new TcpLink(this, listener, address.toString());
+    TcpLink link = new TcpLink(this, listener, address.toString(), false);
     links.add(link);
     // A name server may take seconds to answer.
     Thread.ofVirtual()
@@ -107,7 +108,7 @@ public final class TcpTransport implements NodeTransport {
       address = "gone";
     }
     TcpLink link =
-        new TcpLink(this, listener, address.startsWith("/") ? address.substring(1) : address);
+        new TcpLink(this, listener, address.startsWith("/") ? address.substring(1) : address, true);
     links.add(link);
     later(() -> adopt(link, channel));
     return link;
@@ -163,7 +164,7 @@ public final class TcpTransport implements NodeTransport {
       engine.setSSLParameters(parameters);
     }
     engine.setEnabledProtocols(PROTOCOLS);
-    return new TlsWire(channel, engine);
+    return new TlsWire(channel, engine, buffers);
   }
 
   // ---- for links
@@ -186,6 +187,11 @@ public final class TcpTransport implements NodeTransport {
     links.remove(link);
     toRead.remove(link);
     toWrite.remove(link);
+  }
+
+  /** The memory of links. */
+  BufferPool buffers() {
+    return buffers;
   }
 
   /** Memory for bytes that nobody wants. */

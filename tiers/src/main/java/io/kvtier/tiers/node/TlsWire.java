@@ -19,6 +19,7 @@ final class TlsWire implements Wire {
   private static final int RECORDS_READ = 8;
 
   private final SocketChannel channel;
+  private final BufferPool pool;
   private final SSLEngine engine;
   private final int recordBytes;
   private final int plainBytes;
@@ -38,14 +39,15 @@ final class TlsWire implements Wire {
   /** How many bytes the last unwrap took. */
   private int consumed;
 
-  TlsWire(SocketChannel channel, SSLEngine engine) {
+  TlsWire(SocketChannel channel, SSLEngine engine, BufferPool pool) {
     this.channel = channel;
+    this.pool = pool;
     this.engine = engine;
     recordBytes = engine.getSession().getPacketBufferSize();
     plainBytes = engine.getSession().getApplicationBufferSize();
-    arrived = ByteBuffer.allocateDirect(RECORDS_READ * recordBytes).flip();
-    leaving = ByteBuffer.allocateDirect(2 * recordBytes).flip();
-    plain = ByteBuffer.allocateDirect(plainBytes).flip();
+    arrived = pool.take(RECORDS_READ * recordBytes).flip();
+    leaving = pool.take(2 * recordBytes).flip();
+    plain = pool.take(plainBytes).flip();
   }
 
   @Override
@@ -237,5 +239,12 @@ final class TlsWire implements Wire {
     } catch (IOException e) {
       // The channel is closed next.
     }
+  }
+
+  @Override
+  public void release() {
+    pool.giveBack(arrived);
+    pool.giveBack(leaving);
+    pool.giveBack(plain);
   }
 }

@@ -71,6 +71,14 @@ final class NodeDirectoryTest {
   }
 
   @Test
+  void close_twice_isOnce() {
+    directory.close();
+    directory.close();
+    assertFalse(directory.isOpen());
+    assertEquals(0, directory.bytes());
+  }
+
+  @Test
   void note_inOrder_isFound_andWhatLeftIsNot() {
     long hash = 5L << 40;
     assertTrue(directory.note(OTHER, LINK, 0, new long[] {came(hash)}));
