@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -282,9 +284,9 @@ def test_threeNodes_findEachOtherFromOneSeed_andAKilledOneLeavesAndComesBack(fol
             assert node.count("corrupt") == 0
 
 
-def make_token(file: Path) -> str:
+def make_token(file: Path, *more: str) -> str:
     made = subprocess.run(
-        [str(PROGRAMS / "kvtier"), "token", "make", "--name", "node", "--file", str(file), "--role", "read"],
+        [str(PROGRAMS / "kvtier"), "token", "make", "--name", "node", "--file", str(file), "--role", "read", *more],
         capture_output=True,
         text=True,
         check=True,
@@ -292,21 +294,26 @@ def make_token(file: Path) -> str:
     return next(word for word in made.stdout.split() if word.startswith("kvt_"))
 
 
-def test_nodesWithCertificatesAndTokens_trustEachOther_andNobodyElse(folder: Path) -> None:
+def secure_settings(folder: Path) -> dict[str, str]:
+    """Settings of nodes that share a certificate, which is its own authority, and a token."""
     (folder / "tls").mkdir()
-    (folder / "other").mkdir()
     mine, key = certificate(folder / "tls")
-    other, other_key = certificate(folder / "other")
     tokens = folder / "tokens"
     shown = folder / "token"
     shown.write_text(make_token(tokens))
-    secure = {
+    return {
         "tls__certificate": str(mine),
         "tls__key": str(key),
         "nodes__ca": str(mine),
         "access__tokens": str(tokens),
         "nodes__token_file": str(shown),
     }
+
+
+def test_nodesWithCertificatesAndTokens_trustEachOther_andNobodyElse(folder: Path) -> None:
+    (folder / "other").mkdir()
+    other, other_key = certificate(folder / "other")
+    secure = secure_settings(folder)
     with cluster(folder, 2, **secure) as (first, second):
         keys = first.put(20)
         assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
@@ -329,18 +336,164 @@ def test_nodesWithCertificatesAndTokens_trustEachOther_andNobodyElse(folder: Pat
         assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
 
 
+def said_to(port: int, words: bytes, context: ssl.SSLContext | None = None) -> bytes:
+    """Says something to a node, and returns what comes until the node hangs up."""
+    heard = b""
+    with contextlib.suppress(ConnectionError, ssl.SSLError), socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+        with context.wrap_socket(plain) if context else plain as channel:
+            channel.sendall(words)
+            while more := channel.recv(1 << 16):
+                heard += more
+    return heard
+
+
+def frame_of(kind: int, body: bytes = b"", receiver: int = 0) -> bytes:
+    return struct.pack("<IIQQQIIIIQQ", 0x314E564B, kind, 7, receiver, 1, len(body), 0, 0, 0, 0, 0) + body
+
+
+def hello(token: str = "") -> bytes:
+    return frame_of(1, struct.pack("<I", 4) + b"node" + struct.pack("<I", len(token)) + token.encode())
+
+
+def test_nodeWithoutACertificate_hearsNothing_andIsCounted(folder: Path) -> None:
+    secure = secure_settings(folder)
+    with cluster(folder, 1, **secure) as (only,):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        token = Path(secure["nodes__token_file"]).read_text()
+        refused = only.count("node_refused")
+        assert said_to(only.port, hello(token), context) == b""
+        assert eventually(lambda: only.count("node_refused") == refused + 1)
+        # With the certificate, the same words are answered with WELCOME: it was the certificate.
+        context.load_cert_chain(secure["tls__certificate"], secure["tls__key"])
+        with socket.create_connection(("127.0.0.1", only.port), timeout=20) as plain, context.wrap_socket(plain) as channel:
+            channel.sendall(hello(token))
+            assert struct.unpack_from("<II", channel.recv(1 << 16)) == (0x314E564B, 2)
+        assert only.count("node_refused") == refused + 1
+
+
+def test_nodeWithTheTokenOfAnotherTenant_seesNoBlock(folder: Path) -> None:
+    secure = {**secure_settings(folder), "tenants": "name=blue"}
+    blue = folder / "blue"
+    blue.write_text(make_token(Path(secure["access__tokens"]), "--tenant", "blue"))
+    with cluster(folder, 2, **secure) as (first, second):
+        keys = first.put(5)
+        second.stop()
+        second.start(nodes__token_file=str(blue))
+        assert eventually(lambda: second.is_connected_to(first))
+        assert second.get(keys) == [Status.MISS] * len(keys)
+        assert first.count("node_served") == 0
+        second.stop()
+        second.start()
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+
+
+class Recorder:
+    """Stands between a node and those that connect to it, and keeps what they have said."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.said: list[bytearray] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                came, _ = self._listening.accept()
+                there = socket.create_connection(("127.0.0.1", self._to))
+                self.said.append(bytearray())
+                threading.Thread(target=self._pass, args=(came, there, self.said[-1]), daemon=True).start()
+                threading.Thread(target=self._pass, args=(there, came, bytearray()), daemon=True).start()
+
+    @staticmethod
+    def _pass(source: socket.socket, to: socket.socket, said: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while more := source.recv(1 << 16):
+                said += more
+                to.sendall(more)
+        with contextlib.suppress(OSError):
+            to.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def test_handshakeThatIsSaidAgain_isRefused_andCounted(folder: Path) -> None:
+    with cluster(folder, 2, **secure_settings(folder)) as (first, second), contextlib.closing(Recorder(first.port)) as between:
+        keys = first.put(5)
+        second.stop()
+        second.start(nodes__peers=f"127.0.0.1:{between.port}")
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+        second.stop()
+        served, refused = first.count("node_served"), first.count("node_refused")
+        assert between.said
+        for words in between.said:
+            # Handshake, HELLO and requests, to the byte.
+            heard = said_to(first.port, bytes(words))
+            assert struct.pack("<I", 0x314E564B) not in heard
+        assert eventually(lambda: first.count("node_refused") == refused + len(between.said))
+        assert first.count("node_served") == served
+        second.start()
+
+
+def test_garbageOfANodeThatWasLetIn_endsItsConnection_andLeavesNothing(folder: Path) -> None:
+    with cluster(folder, 2, nodes__tokenless_role="write", nodes__directory="on", nodes__directory_bytes="1MiB", **PLAINTEXT) as (first, second):
+        keys = first.put(5)
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+        start = int(second.incarnation_of(first), 16)
+        huge = struct.pack("<QQIIII", 1, 2, 0, 8, 1 << 30, 0)
+        for kind, body in (
+            (4, b""),  # ASK without keys
+            (4, huge + bytes(64)),
+            (4, struct.pack("<QQIIII", 1, 2, 0, 33, 1, 0) + bytes(33)),  # a key that is too long
+            (4, struct.pack("<QQIIII", 1, 2, 0, 8, (1 << 32) - 1, 0)),
+            (6, struct.pack("<QQIIII", 1, 2, 0, 8, 1, (1 << 32) - 1) + bytes(8)),  # FETCH of a negative length
+            (6, b"\0" * 31),
+            (12, bytes(15)),  # SPACE
+            (12, bytes(16) + os.urandom(64)),
+            (13, bytes(40)),  # RESERVE
+            (13, struct.pack("<IIQ", 3, 1, 99) + struct.pack("<QQIIII", 1, 2, 0, 8, 1, (1 << 31) - 1) + bytes(8)),
+            (17, b""),  # PUSH of nothing that was reserved
+            (19, bytes(9)),  # ABORT
+            (20, bytes(7)),  # ANNOUNCE
+            (20, struct.pack("<q", -1)),
+            (20, bytes(8 * 4098)),
+            (22, b""),  # LOCATE
+            (22, bytes(8 * 2049)),
+            (2, b""),  # WELCOME, which only a holder says
+            (7, b""),  # BLOCK
+            (21, b""),  # NOTED
+        ):
+            with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", first.port), timeout=20) as node:
+                node.sendall(hello())
+                assert node.recv(1 << 16)[:8] == struct.pack("<II", 0x314E564B, 2), "it was let in"
+                node.sendall(frame_of(kind, body, start) + frame_of(10, b"", start))
+                # Either the node answers the PING behind the frame, or it hangs up.
+                heard = b""
+                while struct.pack("<II", 0x314E564B, 11) not in heard and (more := node.recv(1 << 16)):
+                    heard += more
+            first.daemon.command("status").check_returncode()
+        counters = first.client.counters()
+        assert eventually(lambda: slots_balance(first.client.counters())), counters
+        assert counters["reservations"] == 0
+        assert second.get(keys) == [Status.OK] * len(keys)
+        assert first.get(keys) == [Status.OK] * len(keys)
+
+
 def test_attackers_areCutOff_counted_andLockNobodyOut(folder: Path) -> None:
     with cluster(folder, 2, nodes__connections="20", **PLAINTEXT) as (first, second):
         keys = first.put(5)
         refused = first.count("node_refused")
-        hello = struct.pack("<IIQQQIIIIQQ", 0x314E564B, 1, 7, 0, 1, 0, 0, 0, 0, 0, 0)
         for garbage in (
             b"GET / HTTP/1.1\r\n\r\n" + bytes(100),
             os.urandom(4096),
             struct.pack("<IIQQQIIIIQQ", 0x314E564B, 1, 7, 0, 1, 1 << 30, 0, 0, 0, 0, 0),
             struct.pack("<IIQQQIIIIQQ", 0x314E564B, 7, 7, 0, 1, 0, 1 << 30, 0, 0, 0, 0),
-            struct.pack("<IIQQQIIIIQQ", 0x314E564B, 99, 7, 0, 1, 0, 0, 0, 0, 0, 0),
-            hello,
+            frame_of(99),
+            frame_of(1),
         ):
             with socket.create_connection(("127.0.0.1", first.port)) as attacker:
                 attacker.sendall(garbage)

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
 
-from checks.attacks import fuzz_inputs
+from kvtier_testing.process import free_port
+
+from checks.attacks import fuzz_inputs, node_frames
 from checks.attacks.hostile_daemon import (
     CALL_TIMEOUT_S,
     END_HEADERS,
@@ -75,6 +77,12 @@ GRPC = [
     # Calls without a token, which never come to their end.
     Manner("many refused calls", _OPENED + _REFUSED),
 ]
+# Those that have not said which node they are.
+NODES = [
+    Manner("silent", b""),
+    Manner("half of a frame", node_frames.hello()[:40]),
+    Manner("slow hello", node_frames.hello()[:1], node_frames.hello()[1:]),
+]
 _METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
 HTTP = [
     Manner("silent", b""),
@@ -84,8 +92,13 @@ HTTP = [
 ]
 UNIX = [Manner("silent", b""), Manner("hello", fuzz_inputs.hello())]
 # From how many addresses they come.
-LISTENERS = {"gRPC": (GRPC, (1, 100)), "HTTP": (HTTP, (1, 100)), "Unix socket": (UNIX, (1,))}
+LISTENERS = {"gRPC": (GRPC, (1, 100)), "HTTP": (HTTP, (1, 100)), "nodes": (NODES, (1, 100)), "Unix socket": (UNIX, (1,))}
 OPENINGS = 10
+
+
+def open_to_nodes() -> dict[str, str]:
+    """Settings of a daemon that every node may read."""
+    return {"nodes__listen": f"127.0.0.1:{free_port()}", "nodes__security": "plaintext_without_tokens", "nodes__directory": "on", "nodes__directory_bytes": "1MiB"}
 
 
 class Party(NamedTuple):
@@ -188,7 +201,7 @@ class Beside:
     """Honest clients: some from before, and some that come anew for each question."""
 
     def __init__(self, daemon: Daemon, stack: contextlib.ExitStack, tls: bool = False) -> None:
-        """Ended by the stack. Of a daemon with TLS, those on the socket."""
+        """Ended by the stack. Of a daemon with TLS, those on the socket. Other nodes are beside if the daemon has a port for them."""
         self._daemon = daemon
         local = stack.enter_context(contextlib.closing(LocalCaller(daemon)))
         self._all = [Bystander("local client", local.ask), Bystander("new local client", self._new_local, 0.05)]
@@ -199,6 +212,9 @@ class Beside:
                 Bystander("new gRPC client", self._new_remote, 0.05),
                 Bystander("new HTTP client", self._new_http, 0.05),
             ]
+            if daemon.node_port:
+                node = stack.enter_context(contextlib.closing(node_frames.NodeCaller(daemon.node_port)))
+                self._all += [Bystander("node", node.ping), Bystander("new node", self._new_node, 0.05)]
         for one in self._all:
             stack.callback(one.end)
 
@@ -206,6 +222,15 @@ class Beside:
         while True:
             with contextlib.suppress(ConnectionError, Left):
                 with contextlib.closing(GrpcCaller(self._daemon.grpc_port, TOKEN)) as caller:
+                    caller.ping()
+                    return
+            time.sleep(0.01)
+
+    def _new_node(self) -> None:
+        while True:
+            # The oldest connections that have not said who they are make place for others. This one then connects again.
+            with contextlib.suppress(ConnectionError, Left):
+                with contextlib.closing(node_frames.NodeCaller(self._daemon.node_port)) as caller:
                     caller.ping()
                     return
             time.sleep(0.01)
@@ -240,6 +265,7 @@ def address_of(listener: str, daemon: Daemon) -> tuple[str, int] | str:
     return {
         "gRPC": ("127.0.0.1", daemon.grpc_port),
         "HTTP": ("127.0.0.1", daemon.http_port),
+        "nodes": ("127.0.0.1", daemon.node_port),
         "Unix socket": str(daemon.socket_path),
     }[listener]
 
@@ -308,7 +334,7 @@ def main() -> int:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvtier-")))
             write_token(folder / "tokens")
-            daemon = Daemon(folder, access__tokens=str(folder / "tokens"))
+            daemon = Daemon(folder, access__tokens=str(folder / "tokens"), **open_to_nodes())
             stack.callback(daemon.stop)
             beside = Beside(daemon, stack)
             for party in chosen:

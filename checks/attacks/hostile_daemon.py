@@ -190,7 +190,7 @@ class Figures:
 
 
 class Daemon:
-    """A daemon of this checkout with small tiers in memory, and both ports."""
+    """A daemon of this checkout with small tiers in memory, and the ports of gRPC and HTTP."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         """Settings are named with two underscores in place of the dot."""
@@ -212,6 +212,7 @@ class Daemon:
         self._process, self._ready = process.start(command, self._log, Wrong, heap)
         self.grpc_port = self._port("gRPC")
         self.http_port = self._port("HTTP")
+        self.node_port = int(chosen.get("nodes.listen", ":0").rpartition(":")[2])
 
     def _port(self, name: str) -> int:
         found = re.search(name + r" on [^ ,]*:(\d+)", self._ready)

@@ -8,10 +8,12 @@ Exit codes: 0 the daemon kept its bounds, 1 it did not, 2 wrong usage.
 
 import contextlib
 import multiprocessing
+import os
 import resource
 import select
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from checks.attacks.connections import TOKEN, Beside, write_token
+from checks.attacks import node_frames
+from checks.attacks.connections import TOKEN, Beside, open_to_nodes, write_token
 from checks.attacks.hostile_daemon import (
     DATA,
     END_HEADERS,
@@ -48,6 +51,7 @@ RESIDENT_BOUND_MIB = 192
 CONNECT_S = 0.2
 SEND_BYTES = 1 << 16
 OPEN_AT_ONCE = 64
+DESCRIPTORS_MAX = 12_000
 
 
 class Attack(NamedTuple):
@@ -137,7 +141,25 @@ GRPC = [
     Attack("HTTP/1.1 where gRPC is", "gRPC", 1500, lambda: b"", lambda turn: get("/") * 100),
     Attack("halves of TLS handshakes at gRPC", "gRPC", 1500, lambda: b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" + bytes(1000), tls=True),
 ]
-ATTACKS = HTTP + GRPC
+
+# ---- other nodes, of which 256 may connect
+
+
+NODES = [
+    Attack("connections without a word", "nodes", 10_000, lambda: b""),
+    Attack("halves of frames", "nodes", 10_000, lambda: node_frames.hello()[:40]),
+    Attack("bytes that are no frames", "nodes", 1000, lambda: os.urandom(4096)),
+    Attack("lengths out of range", "nodes", 1000, lambda: node_frames.frame(node_frames.HELLO, body_bytes=1 << 30)),
+    Attack("blocks that nobody asked for", "nodes", 200, lambda: node_frames.hello() + node_frames.frame(node_frames.PUSH, block_bytes=1 << 20), lambda turn: bytes(SEND_BYTES)),
+    Attack("PINGs, never read", "nodes", 200, node_frames.hello, lambda turn: node_frames.frame(node_frames.PING) * 1000),
+    Attack("questions, never read", "nodes", 200, node_frames.hello, lambda turn: node_frames.ask(node_frames.KEYS_MAX) * 4),
+    Attack("questions to the directory, never read", "nodes", 200, node_frames.hello, lambda turn: node_frames.locate(node_frames.KEYS_MAX) * 4),
+    Attack("lists without an end", "nodes", 200, node_frames.hello, lambda turn: node_frames.announce(turn, node_frames.ENTRIES_MAX)),
+    Attack("lists that begin anew", "nodes", 200, node_frames.hello, lambda turn: node_frames.announce(0, 1) * 100),
+    Attack("halves of TLS handshakes of nodes", "nodes", 1500, lambda: b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" + bytes(1000), tls=True),
+    Attack("nodes without a certificate", "nodes", 150, node_frames.hello, lambda turn: node_frames.frame(node_frames.PING) * 100, tls=True),
+]
+ATTACKS = HTTP + GRPC + NODES
 
 
 # ---- an attacker: a process of its own, so that it takes no time of the honest ones'
@@ -146,9 +168,11 @@ ATTACKS = HTTP + GRPC
 class Attacker:
     """All the connections of an attack."""
 
-    def __init__(self, attack: Attack, port: int) -> None:
+    def __init__(self, attack: Attack, port: int, start: bytes) -> None:
+        """start: the number of the daemon's start, as frames of nodes have it."""
         self._attack = attack
         self._port = port
+        self._start = start
         self._poll = select.epoll()
         self._channels: dict[int, socket.socket] = {}
         self._unsent: dict[int, bytes] = {}
@@ -193,7 +217,7 @@ class Attacker:
 
     def _send(self, descriptor: int) -> None:
         if not self._unsent[descriptor]:
-            self._unsent[descriptor] = self._attack.then(self._turns[descriptor])
+            self._unsent[descriptor] = self._attack.then(self._turns[descriptor]).replace(node_frames.START, self._start)
             self._turns[descriptor] += 1
             if not self._unsent[descriptor]:
                 # The attack has no more bytes for this connection, which stays open.
@@ -208,17 +232,25 @@ class Attacker:
             self._forget(descriptor)
 
 
-def attack_by_name(name: str, connections: int, port: int) -> None:
+def attack_by_name(name: str, connections: int, port: int, start: bytes) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard != resource.RLIM_INFINITY else 8192, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, DESCRIPTORS_MAX) if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX, hard))
     attack = next(attack for attack in ATTACKS if attack.name == name)
-    Attacker(attack._replace(connections=connections), port).run()
+    Attacker(attack._replace(connections=connections), port, start).run()
+
+
+def start_of(daemon: Daemon, attack: Attack) -> bytes:
+    """The number of the daemon's start, if the attack is one of nodes that are let in."""
+    if attack.listener != "nodes" or attack.tls:
+        return node_frames.START
+    with contextlib.closing(node_frames.NodeCaller(daemon.node_port)) as caller:
+        return struct.pack("<Q", caller.start)
 
 
 @contextlib.contextmanager
 def attackers(attack: Attack, daemon: Daemon) -> Iterator[None]:
-    port = daemon.grpc_port if attack.listener == "gRPC" else daemon.http_port
-    process = multiprocessing.get_context("spawn").Process(target=attack_by_name, args=(attack.name, attack.connections, port), daemon=True)
+    port = {"gRPC": daemon.grpc_port, "HTTP": daemon.http_port, "nodes": daemon.node_port}[attack.listener]
+    process = multiprocessing.get_context("spawn").Process(target=attack_by_name, args=(attack.name, attack.connections, port, start_of(daemon, attack)), daemon=True)
     process.start()
     try:
         yield
@@ -281,10 +313,11 @@ def check_all(chosen: list[Attack], seconds: float, heap_bound_mib: int) -> int:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kvtier-")))
             write_token(folder / "tokens")
-            settings = {"access__tokens": str(folder / "tokens")}
+            settings = {"access__tokens": str(folder / "tokens")} | open_to_nodes()
             if tls:
                 make_certificate(folder)
-                settings |= {"tls__certificate": str(folder / "certificate.pem"), "tls__key": str(folder / "key.pem")}
+                certificate = str(folder / "certificate.pem")
+                settings |= {"tls__certificate": certificate, "tls__key": str(folder / "key.pem"), "nodes__ca": certificate, "nodes__security": "tls_without_tokens"}
             for attack in ours:
                 try:
                     with contextlib.ExitStack() as one:
