@@ -6,8 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 final class BufferPoolTest {
@@ -27,15 +28,14 @@ final class BufferPoolTest {
 
   @Test
   void buffersBeyondTheBound_areNotKept() {
-    List<ByteBuffer> taken = new ArrayList<>();
+    Set<ByteBuffer> taken = Collections.newSetFromMap(new IdentityHashMap<>());
     for (int i = 0; i < 100; i++) {
       taken.add(pool.take(100));
     }
     taken.forEach(pool::giveBack);
     long kept = 0;
     for (int i = 0; i < 100; i++) {
-      ByteBuffer one = pool.take(100);
-      kept += taken.stream().filter(before -> before == one).count();
+      kept += taken.contains(pool.take(100)) ? 1 : 0;
     }
     assertEquals(64, kept);
   }
