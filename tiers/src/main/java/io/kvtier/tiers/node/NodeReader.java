@@ -537,9 +537,17 @@ public final class NodeReader {
     return frame.receiver() != options.incarnation() || frame.sender() != incarnation;
   }
 
-  void connected(NodePeer peer, String name, long incarnation) {
+  /**
+   * A node has answered.
+   *
+   * @param isAnotherStart whether this reader has met an earlier start of the node: each reader
+   *     forgets what it waits for by itself
+   */
+  void connected(NodePeer peer, String name, long incarnation, boolean isAnotherStart) {
     if (peer.welcomed(name, incarnation)) {
       hints.forgetAll();
+    }
+    if (isAnotherStart) {
       forget(peer);
     }
     troubles.tellOver("node " + peer.address() + " (" + name + ") is connected");

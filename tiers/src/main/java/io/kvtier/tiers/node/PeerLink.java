@@ -73,7 +73,7 @@ final class PeerLink implements NodeLink.Listener {
   private final Map<Long, Asked> asked = new LinkedHashMap<>();
   private final Map<Long, Fetching> fetches = new LinkedHashMap<>();
 
-  /** When the last block had come, ns. */
+  /** When the last block had come, ns, whether somebody wanted it or not. */
   private long deliveredNs;
 
   private long fetchedBytes;
@@ -84,6 +84,10 @@ final class PeerLink implements NodeLink.Listener {
   private NodePeer.State failure = NodePeer.State.UNREACHABLE;
 
   private long incarnation;
+
+  /** The number of the start that this link has met last; 0: none. */
+  private long metIncarnation;
+
   private long begunNs;
   private long retryNs;
   private long restNs = REST_NS;
@@ -145,8 +149,19 @@ final class PeerLink implements NodeLink.Listener {
     return fetching;
   }
 
-  /** Another node has delivered a block: if this one does, the bytes go nowhere. */
+  /**
+   * Another node has delivered a block: if this one does, the bytes go nowhere. What is known of
+   * this node's speed is that it takes longer, if it should have delivered by now.
+   */
   void abandon(Fetch fetch) {
+    long nowNs = reader.nowNs();
+    for (Fetching one : List.copyOf(fetches.values())) {
+      long elapsedNs = nowNs - one.askedNs;
+      if (one.fetch == fetch && one.expectedNs >= 0 && elapsedNs > one.expectedNs) {
+        peer.speed().late(elapsedNs, nowNs);
+        reader.hedges().learn(one.expectedNs, elapsedNs);
+      }
+    }
     if (fetches.values().removeIf(one -> one.fetch == fetch)) {
       fetchedBytes -= fetch.transfer.length;
     }
@@ -326,8 +341,8 @@ final class PeerLink implements NodeLink.Listener {
     }
     long id = reader.nextId();
     long expectedNs = peer.speed().isKnown(nowNs) ? expectedNs(fetch.transfer.length) : -1;
-    if (fetch.second == null && expectedNs >= 0) {
-      long lateNs = reader.hedges().lateNs(expectedNs);
+    if (fetch.second == null) {
+      long lateNs = expectedNs < 0 ? HedgeTimes.NEVER : reader.hedges().lateNs(expectedNs);
       fetch.lateNs = lateNs == HedgeTimes.NEVER ? lateNs : nowNs + lateNs;
     }
     fetch.askedAt.add(this);
@@ -406,7 +421,10 @@ final class PeerLink implements NodeLink.Listener {
         state = State.READY;
         restNs = REST_NS;
         peer.become(reader.number(), NodePeer.State.CONNECTED);
-        reader.connected(peer, reader.options().shown().apply(frame.text()), incarnation);
+        boolean isAnotherStart = metIncarnation != 0 && metIncarnation != incarnation;
+        metIncarnation = incarnation;
+        String name = reader.options().shown().apply(frame.text());
+        reader.connected(peer, name, incarnation, isAnotherStart);
         reader.ready(this);
         ping(from, reader.nowNs());
       }
@@ -483,6 +501,8 @@ final class PeerLink implements NodeLink.Listener {
     from.send(
         frame(FrameType.RELEASE, isGood ? Status.OK : Status.CORRUPT, frame.id())
             .with(0, 0, frame.lease()));
+    long beforeNs = deliveredNs;
+    deliveredNs = reader.nowNs();
     if (fetch == null) {
       return;
     }
@@ -490,7 +510,7 @@ final class PeerLink implements NodeLink.Listener {
     Fetching one = removeFetch(frame.id());
     if (isGood) {
       peer.countBlock(frame.payloadBytes());
-      learn(one, frame.payloadBytes());
+      learn(one, frame.payloadBytes(), beforeNs);
       fetch.transfer.checksum = checksum;
       reader.delivered(fetch, this);
       return;
@@ -500,17 +520,21 @@ final class PeerLink implements NodeLink.Listener {
     reader.failed(fetch, this);
   }
 
-  private void learn(@Nullable Fetching one, int length) {
-    long nowNs = reader.nowNs();
+  /**
+   * A block came.
+   *
+   * @param beforeNs when the block before it had come, also if that one went nowhere
+   */
+  private void learn(@Nullable Fetching one, int length, long beforeNs) {
+    long nowNs = deliveredNs;
     if (one != null) {
-      boolean isFollowing = deliveredNs - one.askedNs > 0;
-      long sinceNs = isFollowing ? deliveredNs : one.askedNs;
+      boolean isFollowing = beforeNs - one.askedNs > 0;
+      long sinceNs = isFollowing ? beforeNs : one.askedNs;
       peer.speed().delivered(length, nowNs - sinceNs, isFollowing, nowNs);
       if (one.expectedNs >= 0) {
         reader.hedges().learn(one.expectedNs, nowNs - one.askedNs);
       }
     }
-    deliveredNs = nowNs;
   }
 
   @Override

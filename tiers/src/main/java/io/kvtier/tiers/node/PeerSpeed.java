@@ -19,7 +19,10 @@ public final class PeerSpeed {
 
   private boolean isMeasured;
   private double latencyNs;
+
+  /** 0: no block has come. */
   private double nsPerByte;
+
   private long measuredNs;
 
   /**
@@ -30,10 +33,13 @@ public final class PeerSpeed {
    * @param isFollowing whether it followed that block
    */
   synchronized void delivered(int length, long elapsedNs, boolean isFollowing, long nowNs) {
-    double perByte = (double) elapsedNs / length;
-    if (!isKnown(nowNs)) {
-      nsPerByte = perByte;
+    double perByte = (double) Math.max(1, elapsedNs) / length;
+    boolean isFirst = !isKnown(nowNs);
+    if (isFirst) {
       latencyNs = 0;
+    }
+    if (isFirst || nsPerByte == 0) {
+      nsPerByte = perByte;
     } else if (isFollowing || perByte < nsPerByte) {
       nsPerByte += WEIGHT * (perByte - nsPerByte);
     }
@@ -46,6 +52,10 @@ public final class PeerSpeed {
 
   /** A block had not come after a time. */
   synchronized void late(long elapsedNs, long nowNs) {
+    if (!isKnown(nowNs)) {
+      latencyNs = 0;
+      nsPerByte = 0;
+    }
     latencyNs = Math.max(latencyNs, (double) elapsedNs);
     isMeasured = true;
     measuredNs = nowNs;

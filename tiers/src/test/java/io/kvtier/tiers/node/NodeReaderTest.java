@@ -303,6 +303,129 @@ final class NodeReaderTest {
     assertTrue(hedges > 0 && hedges <= fetches / 20 + 4, hedges + " of " + fetches);
   }
 
+  @Test
+  void fetch_losesToASecondNode_isLearnedAsLate() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    var _ = fetch(1);
+    Frame first = a.take(FrameType.FETCH);
+    pass(50 * MS);
+    b.deliver((byte) 2, LENGTH);
+    assertEquals(1, finished().size());
+
+    assertTrue(tier.peers().get(0).speed().latencyNs() >= 50 * MS);
+    know(2);
+    var _ = fetch(2);
+    assertTrue(b.isSent(FrameType.FETCH), "the node that lost is not asked first again");
+    assertNull(a.begin(first, (byte) 3, LENGTH));
+  }
+
+  @Test
+  void secondNodeThatLosesEarly_isNotLearned() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    double before = tier.peers().get(1).speed().latencyNs();
+    know(1);
+    var _ = fetch(1);
+    pass(6 * MS);
+    assertTrue(b.isSent(FrameType.FETCH));
+    a.deliver((byte) 2, LENGTH);
+    assertEquals(before, tier.peers().get(1).speed().latencyNs());
+  }
+
+  @Test
+  void blockAfterOneThatWentNowhere_isNotLearnedAsItsTime() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    var _ = fetch(1);
+    Frame lost = a.take(FrameType.FETCH);
+    pass(6 * MS);
+    b.deliver((byte) 2, LENGTH);
+    know(2, Frame.IN_MEMORY, Frame.ABSENT);
+    var _ = fetch(2);
+    transport.nowNs += 400 * MS;
+    assertNull(a.begin(lost, (byte) 3, LENGTH));
+    a.end(null, (byte) 3, LENGTH);
+    transport.nowNs += MS;
+    a.deliver((byte) 4, LENGTH);
+    assertEquals(2, finished().size());
+
+    double ms = tier.peers().get(0).speed().latencyNs() / MS;
+    assertTrue(ms < 20, ms + " ms until a block begins to come");
+  }
+
+  @Test
+  void fetch_nextNodeIsNotMeasured_isNeverLate() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    tier.join(new NodeAddress("c", 1));
+    pass(0);
+    ScriptedTransport.Link c = transport.links.get(2);
+    c.welcome();
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    var _ = fetch(1);
+    Frame none = a.take(FrameType.FETCH);
+    hints.add(ObjectKey.of(block(1)), 2);
+    hints.add(ObjectKey.of(block(1)), 1);
+    var _ = a.listener.onFrame(a, a.frame(FrameType.NONE, Status.BUSY, none.id()));
+    assertTrue(c.isSent(FrameType.FETCH), "an unknown node is asked next");
+    pass(500 * MS);
+    assertFalse(b.isSent(FrameType.FETCH), "no time is late for it");
+  }
+
+  // ---- nodes that start anew
+
+  @Test
+  void nodeThatStartsAnew_isAskedByNoReaderForWhatItsLastStartHad() throws FrameException {
+    ScriptedTransport first = new ScriptedTransport();
+    ScriptedTransport second = new ScriptedTransport();
+    NodeHints common = new NodeHints(() -> first.nowNs, Runnable::run);
+    NodeTier two =
+        new NodeTier(
+            List.of(first, second),
+            new NodeReader.Options("reader", 78, () -> "", text -> text, 1_000 * MS, 1_000 * MS),
+            common,
+            () -> 1,
+            () -> {},
+            TroubleLog.NONE);
+    ADDRESSES.forEach(two::join);
+    two.readers().forEach(one -> assertTrue(one.doWork() > 0));
+    for (int i = 0; i < 2; i++) {
+      first.links.get(i).welcome();
+      second.links.get(i).welcome();
+    }
+    Transfer named = block(1);
+    String name =
+        ObjectNames.ofBlock(
+            named.namespaceHigh, named.namespaceLow, named.key, named.keyBytes, named.group);
+    assertTrue(common.probe(ObjectKey.of(named), name, null));
+    common.endRound();
+    var _ = two.readers().get(0).doWork();
+    first.links.get(0).answer(Frame.IN_MEMORY);
+    first.links.get(1).answer(Frame.IN_MEMORY);
+    Transfer transfer = block(1);
+    transfer.slab = slab;
+    transfer.length = LENGTH;
+    // The second reader has the first turn, and asks one of the two.
+    assertTrue(two.pipeline().offer(transfer));
+    var _ = two.readers().get(1).doWork();
+    ScriptedTransport.Link asked =
+        second.links.get(0).isSent(FrameType.FETCH) ? second.links.get(0) : second.links.get(1);
+    ScriptedTransport.Link other =
+        asked.equals(second.links.get(0)) ? second.links.get(1) : second.links.get(0);
+    // The other one starts anew: the first reader meets it first, then the second one.
+    int place = second.links.indexOf(other);
+    first.links.get(place).close("restart");
+    other.close("restart");
+    first.nowNs += 200 * MS;
+    second.nowNs = first.nowNs;
+    two.readers().forEach(one -> assertTrue(one.doWork() >= 0));
+    first.links.getLast().welcome();
+    second.links.getLast().welcome();
+    assertTrue(asked.isSent(FrameType.FETCH));
+    Frame fetch = asked.take(FrameType.FETCH);
+    var _ = asked.listener.onFrame(asked, asked.frame(FrameType.NONE, Status.MISS, fetch.id()));
+    assertFalse(second.links.getLast().isSent(FrameType.FETCH), "it has not said that it has it");
+  }
+
   // ---- nodes that leave
 
   @Test

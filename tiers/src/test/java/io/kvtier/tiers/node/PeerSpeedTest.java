@@ -53,4 +53,31 @@ final class PeerSpeedTest {
     }
     assertTrue(speed.expectedNs(LENGTH) < 2_000_000, speed.expectedNs(LENGTH) + " ns");
   }
+
+  @Test
+  void late_afterHalfAMinute_countsAlone() {
+    PeerSpeed speed = new PeerSpeed();
+    speed.delivered(LENGTH, 900_000_000, false, 0);
+    speed.late(800_000_000, 1);
+    speed.late(5_000_000, 40_000_000_000L);
+    assertEquals(5_000_000, speed.latencyNs(), 1e-9);
+    assertEquals(1, speed.nsPerByte(), 1e-9, "it is not known, and assumed");
+    assertFalse(speed.isMeasured());
+  }
+
+  @Test
+  void delivered_afterOnlyLateBlocks_isTheTimeForAByte() {
+    PeerSpeed speed = new PeerSpeed();
+    speed.late(5_000_000, 0);
+    speed.delivered(LENGTH, 3_000_000, true, 1);
+    assertEquals(3, speed.nsPerByte(), 1e-9);
+  }
+
+  @Test
+  void delivered_inNoTime_isNotTheAssumedSpeed() {
+    PeerSpeed speed = new PeerSpeed();
+    speed.delivered(LENGTH, 0, false, 0);
+    assertTrue(speed.isMeasured());
+    assertTrue(speed.nsPerByte() < 1e-3, speed.nsPerByte() + " ns");
+  }
 }
