@@ -24,7 +24,11 @@ import picocli.CommandLine.Command;
           + " it would take to bring them to its host memory.",
       "Changes nothing: it counts neither as a lookup nor as a use of the blocks."
     },
-    footer = {"", "Exit code: 0 when a node has the first block, else 1."})
+    footer = {
+      "",
+      "Exit code: 0 when a node has the first block, 1 when none has it, 3 when the nodes have not"
+          + " answered in time."
+    })
 final class NodesFindCommand extends KeyedCommand {
   private static final int NODES_MAX = 64;
   private static final long AGAIN_NS = 10_000_000;
@@ -53,7 +57,16 @@ final class NodesFindCommand extends KeyedCommand {
       LockSupport.parkNanos(AGAIN_NS);
       answer = client.blocking().admin(command.toString());
     }
-    return show(parse(answered(answer)).get("nodes").asArray());
+    return show(parse(found(answer)).get("nodes").asArray());
+  }
+
+  /** The text of an answer. Nodes that have not answered have not said that they have nothing. */
+  static String found(TextResult answer) {
+    if (answer.status() == Status.PENDING) {
+      throw new Failure(
+          Failure.NO_DAEMON, "the nodes have not answered in time: give a longer --timeout");
+    }
+    return answered(answer);
   }
 
   @Override

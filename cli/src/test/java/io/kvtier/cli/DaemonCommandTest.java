@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.eclipsesource.json.Json;
+import io.kvtier.client.TextResult;
+import io.kvtier.protocol.Status;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
@@ -85,5 +87,13 @@ final class DaemonCommandTest {
     Failure failure =
         assertThrows(Failure.class, () -> DaemonCommand.known(REPORT, "none").blockBytes());
     assertTrue(String.valueOf(failure.getMessage()).contains("it knows both, both, theirs"));
+  }
+
+  @Test
+  void nodesFind_withoutAnAnswerInTime_doesNotSayThatNoNodeHasTheBlock() {
+    TextResult pending = new TextResult(Status.PENDING, "other nodes are being asked");
+    Failure failed = assertThrows(Failure.class, () -> NodesFindCommand.found(pending));
+    assertEquals(Failure.NO_DAEMON, failed.exitCode());
+    assertEquals("{}", NodesFindCommand.found(new TextResult(Status.OK, "{}")));
   }
 }

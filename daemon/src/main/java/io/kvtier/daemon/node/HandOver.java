@@ -37,6 +37,7 @@ public final class HandOver {
    * @param present blocks that another node had already
    * @param gone blocks that left this node's memory before their turn
    * @param refused blocks that no node took, by the last reason
+   * @param unkept blocks that were not kept for the hand-over, because all leases are in use here
    * @param why why it ended before all blocks had their turn; empty if it did not
    * @param isWhole whether all blocks had their turn, or all that were asked for
    */
@@ -48,11 +49,12 @@ public final class HandOver {
       long present,
       long gone,
       Map<Status, Long> refused,
+      long unkept,
       String why,
       boolean isWhole,
       long elapsedNs) {
     static final Progress NONE =
-        new Progress(false, 0, 0, 0, 0, 0, Map.of(), "no hand-over has begun", false, 0);
+        new Progress(false, 0, 0, 0, 0, 0, Map.of(), 0, "no hand-over has begun", false, 0);
   }
 
   private final NodeTier tier;
@@ -86,6 +88,7 @@ public final class HandOver {
   private long pushedBytes;
   private long present;
   private long gone;
+  private long unkept;
   private final Map<Status, Long> refused = new EnumMap<>(Status.class);
 
   /**
@@ -114,7 +117,7 @@ public final class HandOver {
     if (progress.isRunning) {
       return false;
     }
-    progress = new Progress(true, 0, 0, 0, 0, 0, Map.of(), "", false, 0);
+    progress = new Progress(true, 0, 0, 0, 0, 0, Map.of(), 0, "", false, 0);
     later(() -> begin(limitNs, mostBytes));
     return true;
   }
@@ -176,6 +179,7 @@ public final class HandOver {
     pushedBytes = 0;
     present = 0;
     gone = 0;
+    unkept = 0;
     refused.clear();
     tier.openPushes();
     try {
@@ -269,6 +273,7 @@ public final class HandOver {
             present,
             gone,
             Map.copyOf(refused),
+            unkept,
             why,
             why.isEmpty() && !isRunning,
             clock.getAsLong() - beganNs);
@@ -281,7 +286,7 @@ public final class HandOver {
     switch (answer) {
       case NodeCall.Keeping.Kept kept -> ready.add(kept);
       case NodeCall.Keeping.Gone _ -> gone++;
-      case NodeCall.Keeping.Busy _ -> refused.merge(Status.BUSY, 1L, Long::sum);
+      case NodeCall.Keeping.Busy _ -> unkept++;
     }
   }
 

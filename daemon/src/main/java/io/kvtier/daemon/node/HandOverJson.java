@@ -13,6 +13,9 @@ final class HandOverJson {
     JsonObject refused = new JsonObject();
     Map<String, Long> byReason = new TreeMap<>();
     progress.refused().forEach((status, count) -> byReason.merge(reason(status), count, Long::sum));
+    if (progress.unkept() > 0) {
+      byReason.put("leases_used_up", progress.unkept());
+    }
     byReason.forEach(refused::put);
     return new JsonObject()
         .put("running", progress.isRunning())

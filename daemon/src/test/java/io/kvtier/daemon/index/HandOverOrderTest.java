@@ -1,19 +1,29 @@
 package io.kvtier.daemon.index;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.node.HandOver;
+import io.kvtier.daemon.node.NodeIndex;
 import io.kvtier.protocol.Protocol;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
+import io.kvtier.tiers.node.NodeHints;
+import io.kvtier.tiers.node.NodeReader;
+import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -87,5 +97,53 @@ class HandOverOrderTest {
     put(10, 3);
     assertEquals(Status.OK, client.ask(Verb.DELETE, 10));
     assertEquals(List.of(11L, 12L), order());
+  }
+
+  /** An index all of whose leases are in use. */
+  private NodeIndex withoutLeases() {
+    return new NodeIndex() {
+      @Override
+      public Session open(String name, Grant grant, Runnable ended) {
+        return client.session;
+      }
+
+      @Override
+      public boolean call(Session session, NodeCall call) {
+        switch (call) {
+          case NodeCall.Rank rank -> rank.answer().accept(new int[] {0, 1});
+          case NodeCall.Keep keep -> keep.answer().accept(new NodeCall.Keeping.Busy());
+          default -> throw new AssertionError(call);
+        }
+        return true;
+      }
+
+      @Override
+      public void close(Session session) {}
+
+      @Override
+      public MemorySegment slab(int slab) {
+        return MemorySegment.NULL;
+      }
+    };
+  }
+
+  @Test
+  void blocksThatCantBeKeptHere_areNotCountedAsRefusedByNodes() {
+    NodeTier alone =
+        new NodeTier(
+            List.of(),
+            new NodeReader.Options("alone", 1, () -> "", text -> text, 1, 1),
+            new NodeHints(),
+            () -> 1,
+            () -> {},
+            TroubleLog.NONE);
+    HandOver handing = new HandOver(alone, withoutLeases(), () -> 1, () -> {});
+    assertTrue(handing.start(1000, 1 << 20));
+    for (int i = 0; i < 5; i++) {
+      var _ = handing.doWork();
+    }
+    assertFalse(handing.progress().isRunning());
+    assertEquals(2, handing.progress().unkept());
+    assertEquals(Map.of(), handing.progress().refused());
   }
 }
