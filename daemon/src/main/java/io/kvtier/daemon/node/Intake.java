@@ -34,7 +34,7 @@ final class Intake {
   static final long PUSH_NS = TimeUnit.SECONDS.toNanos(60);
 
   /** Told where the index was not asked. */
-  private static final NodeCall.Room NO_ROOM = new NodeCall.Room(0, 0);
+  private static final NodeCall.Room NO_ROOM = new NodeCall.Room(0);
 
   /** A block that has a slot, or waits for one. */
   private static final class Place {
@@ -119,7 +119,7 @@ final class Intake {
           case EXISTS -> FrameType.HAVE;
           default -> FrameType.NO;
         };
-    Messages.Room told = new Messages.Room(room.unusedBytes(), room.shareBytes(), why);
+    Messages.Room told = new Messages.Room(room.unusedBytes(), why);
     from.send(owner.answer(type, status, id).with(told.body()));
   }
 

@@ -245,28 +245,22 @@ public final class Messages {
    * The bytes that a node can still take, in each answer to a SPACE or RESERVE.
    *
    * @param unusedBytes memory that no block has
-   * @param shareBytes what is left of the share that pushed blocks may fill
    * @param why a refusal in words; empty for none
    */
-  public record Room(long unusedBytes, long shareBytes, String why) {
+  public record Room(long unusedBytes, String why) {
     /** Reads the body of a GO, HAVE or NO. */
     static Room of(ByteBuffer body) throws FrameException {
-      if (body.remaining() < 2 * Long.BYTES) {
+      if (body.remaining() < Long.BYTES) {
         throw new FrameException("a body of " + body.remaining() + " bytes tells no room");
       }
-      return new Room(
-          body.getLong(), body.getLong(), StandardCharsets.UTF_8.decode(body).toString());
+      return new Room(body.getLong(), StandardCharsets.UTF_8.decode(body).toString());
     }
 
     /** The body of a GO, HAVE or NO. */
     public ByteBuffer body() {
       byte[] text = why.getBytes(StandardCharsets.UTF_8);
       int length = Math.min(text.length, TEXT_BYTES_MAX);
-      return little(2 * Long.BYTES + length)
-          .putLong(unusedBytes)
-          .putLong(shareBytes)
-          .put(text, 0, length)
-          .flip();
+      return little(Long.BYTES + length).putLong(unusedBytes).put(text, 0, length).flip();
     }
   }
 

@@ -90,7 +90,7 @@ final class ScriptedTransport implements NodeTransport {
 
     /** Answers a push's frame; all memory of the node is unused. */
     void answer(FrameType type, Status status, Frame request) throws FrameException {
-      Messages.Room room = new Messages.Room(1L << 30, 1L << 30, "");
+      Messages.Room room = new Messages.Room(1L << 30, "");
       var _ = listener.onFrame(this, frame(type, status, request.id()).with(room.body()));
     }
 

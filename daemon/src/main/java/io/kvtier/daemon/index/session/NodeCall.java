@@ -83,9 +83,8 @@ public sealed interface NodeCall {
    * How much another node can push here.
    *
    * @param unusedBytes host memory that no block has
-   * @param shareBytes what is left of the share of memory that pushed blocks may fill
    */
-  record Room(long unusedBytes, long shareBytes) {}
+  record Room(long unusedBytes) {}
 
   /**
    * Registers a namespace for the session, so that blocks of it can be pushed.

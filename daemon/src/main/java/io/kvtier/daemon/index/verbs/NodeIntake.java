@@ -76,7 +76,7 @@ final class NodeIntake {
   private NodeCall.Room room(int tenant) {
     SlotAllocator slots = first.slots();
     long all = slots.regionsOfPart(tenant) * slots.regionBytes();
-    return new NodeCall.Room(all - slots.bytesUsed(tenant), shareBytes(tenant));
+    return new NodeCall.Room(all - slots.bytesUsed(tenant));
   }
 
   // ---- namespaces
