@@ -593,6 +593,41 @@ def test_halves_of_a_blocks_heads_are_got_and_are_put_together(daemon: GpuDaemon
         assert right.block(5) == heads[:, :, :, 2:].tobytes()
 
 
+def test_what_a_gpu_encodes_host_clients_decode_and_the_other_way_round(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "encoded", heads=4, dim=64, seed=20)
+    values = np.random.default_rng(20)
+    for layer in tensors.layer:
+        layer[:] = (values.standard_normal(layer.shape, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    # One block has elements of any size.
+    tensors.layer[2][1, 6] = values.integers(0, 1 << 16, tensors.layer[2][1, 6].shape)
+    namespace = client.namespace("encoded", block_bytes=tensors.block_bytes, encoding="exact bf16 1024")
+    with DeviceRegion(namespace, tensors.spec()) as region:
+        before = client.counters()
+        from_device, from_host = keys_of(3), keys_of(3, seed=2)
+        blocks = b"".join(tensors.block(i) for i in (4, 5, 6))
+        assert region.put(from_device, [4, 5, 6]).wait(60) == [OK] * 3
+        assert region.put(keys_of(1, seed=3), [4], layers=range(0, 1)).wait(60) == [OK]
+        buffer = bytearray(len(blocks))
+        assert namespace.get(from_device, buffer).statuses == [OK] * 3
+        assert buffer == blocks
+        assert namespace.put(from_host, blocks) == [OK] * 3
+        assert region.get(from_host, [7, 8, 9]).wait(60) == [OK] * 3
+        assert b"".join(tensors.block(i) for i in (7, 8, 9)) == blocks
+        assert region.get(from_device, [10, 11, 12], layers=range(1, 3)).wait(60) == [OK] * 3
+        assert tensors.block(10, range(1, 3)) == tensors.block(4, range(1, 3))
+        after = client.counters()
+        assert after["put_encoded"] - before["put_encoded"] == 4
+        assert after["put_raw"] - before["put_raw"] == 2
+        assert gpu_of(client)["copied_bytes"]["encoded"] > 0
+
+
+def test_regions_whose_blocks_cannot_be_encoded_are_refused_with_the_reason(daemon: GpuDaemon, client: Client) -> None:
+    tensors = Tensors(daemon, "unencodable", heads=4, dim=64)
+    namespace = client.namespace("unencodable", block_bytes=tensors.block_bytes, encoding="exact bf16 8192")
+    with pytest.raises(InvalidArgument, match="pieces of 4096 bytes, which are not whole granules of 8192 bytes"):
+        DeviceRegion(namespace, tensors.spec())
+
+
 def test_half_of_a_blocks_heads_in_a_namespace_without_a_form_is_refused(daemon: GpuDaemon, client: Client) -> None:
     half = Tensors(daemon, "rank-formless", heads=2, seed=23)
     formless = client.namespace("formless", block_bytes=2 * half.block_bytes)

@@ -1,11 +1,11 @@
-"""Compiles CUDA C++ into PTX through NVRTC, and notes in it which source it was made of.  Run by scripts/build-kernel."""
+"""Compiles CUDA C++ into PTX through NVRTC, and notes in it which sources it was made of.  Run by scripts/build-kernel."""
 
 import ctypes
 import hashlib
 import pathlib
 import sys
 
-OPTIONS = [b"--gpu-architecture=compute_75", b"--std=c++17"]
+OPTIONS = [b"--gpu-architecture=compute_75", b"--std=c++17", b"--device-as-default-execution-space"]
 
 
 def main(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -16,6 +16,7 @@ def main(source: pathlib.Path, target: pathlib.Path) -> None:
     ctypes.CDLL(str(next(folder.glob("libnvrtc-builtins.so.*"))), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(folder / "libnvrtc.so.12"))
     code = source.read_bytes()
+    headers = sorted(source.parent.glob("*.cuh"))
     program = ctypes.c_void_p()
 
     def check(result: int) -> None:
@@ -27,15 +28,19 @@ def main(source: pathlib.Path, target: pathlib.Path) -> None:
             sys.exit(f"NVRTC error {result}\n{log.value.decode()}")
 
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, source.name.encode(), 0, None, None))
-    check(nvrtc.nvrtcCompileProgram(program, len(OPTIONS), (ctypes.c_char_p * len(OPTIONS))(*OPTIONS)))
+    options = [*OPTIONS, f"--include-path={source.parent}".encode()]
+    check(nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)))
     size = ctypes.c_size_t()
     check(nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)))
     ptx = ctypes.create_string_buffer(size.value)
     check(nvrtc.nvrtcGetPTX(program, ptx))
-    header = f"// Made by scripts/build-kernel of {source.name}, SHA-256 {hashlib.sha256(code).hexdigest()}\n"
+    digest = hashlib.sha256(code + b"".join(header.read_bytes() for header in headers)).hexdigest()
+    sources = ", ".join(path.name for path in (source, *headers))
+    first = f"// Made by scripts/build-kernel of {sources}, SHA-256 {digest}\n"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(header + ptx.value.decode())
+    target.write_text(first + ptx.value.decode())
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    for name in sys.argv[1:-1]:
+        main(pathlib.Path(name), pathlib.Path(sys.argv[-1], pathlib.Path(name).stem + ".ptx"))

@@ -8,8 +8,10 @@ import io.kvtier.tiers.gpu.GpuDriver;
 import io.kvtier.tiers.gpu.GpuEvent;
 import io.kvtier.tiers.gpu.GpuException;
 import io.kvtier.tiers.gpu.GpuStream;
+import io.kvtier.tiers.gpu.GranuleTable;
 import io.kvtier.tiers.gpu.IpcHandle;
 import io.kvtier.tiers.gpu.PassedMemory;
+import io.kvtier.tiers.gpu.PlainGranules;
 import io.kvtier.tiers.gpu.RunTable;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -361,17 +363,33 @@ public final class FileGpu implements Gpu, GpuDriver {
 
   @Override
   public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
-    call();
-    if (breaksKernel) {
-      breaksKernel = false;
-      throw new GpuException("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS", ILLEGAL_ADDRESS);
-    }
+    launch();
     put(() -> {
       MemorySegment entries = at(table, RunTable.bytes(count));
       for (int i = 0; i < count; i++) {
         RunTable.visit(entries, i, pieces, FileGpu::move);
       }
     });
+  }
+
+  private void launch() {
+    call();
+    if (breaksKernel) {
+      breaksKernel = false;
+      throw new GpuException("cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS", ILLEGAL_ADDRESS);
+    }
+  }
+
+  @Override
+  public void encode(GpuStream stream, GranuleTable table, int threadBlocks) {
+    launch();
+    put(() -> new PlainGranules(table, FileGpu::at).encode());
+  }
+
+  @Override
+  public void decode(GpuStream stream, GranuleTable table, int threadBlocks) {
+    launch();
+    put(() -> new PlainGranules(table, FileGpu::at).decode());
   }
 
   @Override

@@ -84,7 +84,7 @@ public final class Calibration {
     List<Copy> copiesOf(CopyStrategy strategy) {
       return switch (strategy) {
         case PLAIN, BATCH -> copiesOfEngines;
-        case STAGED, KERNEL -> copies;
+        case STAGED, KERNEL, ENCODED -> copies;
       };
     }
 
@@ -117,6 +117,7 @@ public final class Calibration {
     // Those that are slow with short runs come last.
     strategies =
         List.of(CopyStrategy.values()).reversed().stream()
+            .filter(CopyStrategy::isForRaw)
             .filter(strategy -> strategy != CopyStrategy.BATCH || hasBatchCopies)
             .toList();
     this.blocks = blocks;

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.gpu;
 
 import io.kvtier.layout.Runs;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import org.jspecify.annotations.Nullable;
 
@@ -9,8 +10,23 @@ import org.jspecify.annotations.Nullable;
  * it, and that one's again when it is finished.
  */
 public final class Copy {
-  /** What to copy. */
+  /**
+   * What to copy. Where blocks are encoded, the host addresses of the runs are those of {@link
+   * #placeOf}.
+   */
   public final Runs runs = new Runs();
+
+  /** How the blocks are encoded on the host; null: they are raw. */
+  public @Nullable BlockEncoding encoding;
+
+  /** Where the device sees the slots of encoded blocks. */
+  final long[] slots = new long[DeviceTransfer.BLOCKS_MAX];
+
+  /**
+   * A bit for each encoded block: some granule of it does not fit, or is damaged. What was copied
+   * of such a block has no meaning.
+   */
+  long flaws;
 
   /** Nothing is copied before this event is done; null: at once. */
   public @Nullable GpuEvent after;
@@ -31,8 +47,25 @@ public final class Copy {
   /** In how many batches of the GPU's it is. */
   int batches;
 
+  /** What stands for the host address of a byte of a raw block, when the block is encoded. */
+  static long placeOf(int block) {
+    return (long) block << Integer.SIZE;
+  }
+
+  /** The number of the block of a place. */
+  static int blockOf(long place) {
+    return (int) (place >>> Integer.SIZE);
+  }
+
+  /** Where the granule of a place is on the host. */
+  long granuleAddress(BlockEncoding how, long place) {
+    int granule = (int) place / how.rawGranuleBytes();
+    return slots[blockOf(place)] + (long) granule * how.encodedGranuleBytes();
+  }
+
   void begin() {
     status = Status.OK;
+    flaws = 0;
     nextEntry = 0;
     nextByte = 0;
     batches = 0;

@@ -2,9 +2,12 @@ package io.kvtier.tiers.gpu;
 
 import io.kvtier.layout.RunGrid;
 import io.kvtier.layout.Runs;
+import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.GranuleRuns;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -48,6 +51,11 @@ final class CopyBatch {
 
   private final MemorySegment sources;
   private final MemorySegment lengths;
+
+  /** What kernels say of encoded blocks: a byte for each place. */
+  private final MemorySegment flaws;
+
+  private final long flawsAddress;
   private final GpuEvent halfway;
   private final GpuEvent done;
 
@@ -64,6 +72,14 @@ final class CopyBatch {
 
   /** Whose runs are in this batch, or some of them. */
   final List<Copy> copies = new ArrayList<>();
+
+  /** The copy of each place of an encoded block, and the number of the block there. */
+  private final List<Copy> placeCopies = new ArrayList<>();
+
+  private int[] placeBlocks = new int[64];
+
+  /** How its blocks are encoded; null: they are raw. */
+  private @Nullable BlockEncoding encoding;
 
   private CopyStrategy strategy = CopyStrategy.PLAIN;
   private boolean kernelIsDue;
@@ -89,13 +105,15 @@ final class CopyBatch {
     targets = memory.asSlice(tableBytes, wordBytes);
     sources = memory.asSlice(tableBytes + wordBytes, wordBytes);
     lengths = memory.asSlice(tableBytes + 2 * wordBytes, wordBytes);
+    flaws = memory.asSlice(tableBytes + 3 * wordBytes, options.slotRuns());
+    flawsAddress = memoryAddress + tableBytes + 3 * wordBytes;
     halfway = resources.createEvent();
     done = resources.createEvent();
   }
 
   /** The host memory that a batch takes for its tables. */
   static long memoryBytes(CopyOptions options) {
-    long bytes = RunTable.bytes(options.slotRuns()) + options.slotRuns() * 3L * Long.BYTES;
+    long bytes = RunTable.bytes(options.slotRuns()) + options.slotRuns() * (3L * Long.BYTES + 1);
     return (bytes + MEMORY_ALIGNMENT_BYTES - 1) & -MEMORY_ALIGNMENT_BYTES;
   }
 
@@ -110,11 +128,25 @@ final class CopyBatch {
     bytes = 0;
     copiedBytes = 0;
     copies.clear();
+    flaws.asSlice(0, placeCopies.size()).fill((byte) 0);
+    placeCopies.clear();
+    encoding = null;
     boolean isOut = direction == CopyDirection.OFFLOAD;
     table.begin(
         isStaged()
             ? (isOut ? RunTable.Sides.DEVICE_TO_STAGING : RunTable.Sides.STAGING_TO_DEVICE)
             : (isOut ? RunTable.Sides.DEVICE_TO_HOST : RunTable.Sides.HOST_TO_DEVICE));
+  }
+
+  /** Whether a copy's blocks are encoded as those that are in this batch. */
+  boolean suits(Copy copy) {
+    BlockEncoding its = copy.encoding;
+    BlockEncoding mine = encoding;
+    return copies.isEmpty() || (its == null ? mine == null : mine != null && isAlike(its, mine));
+  }
+
+  private static boolean isAlike(BlockEncoding one, BlockEncoding other) {
+    return one.granuleElements() == other.granuleElements();
   }
 
   /**
@@ -125,6 +157,7 @@ final class CopyBatch {
   boolean take(Copy copy) {
     copy.batches++;
     copies.add(copy);
+    encoding = copy.encoding;
     int bytesMax = bytesMax(copy);
     boolean hasSpace = true;
     while (hasSpace && !copy.isAllTaken()) {
@@ -132,6 +165,7 @@ final class CopyBatch {
           switch (strategy) {
             case PLAIN, BATCH -> takeRun(copy, bytesMax);
             case STAGED, KERNEL -> takeEntry(copy, bytesMax);
+            case ENCODED -> takeGranules(copy);
           };
     }
     return copy.isAllTaken();
@@ -185,7 +219,7 @@ final class CopyBatch {
     }
     // In the staging memory, the runs lie side by side, from the first byte that is taken on.
     long other = isStaged() ? staging + start - from : runs.hostAddress(entry);
-    table.add(grid, runs.deviceAddress(entry), other, from, length);
+    table.add(grid, runs.deviceAddress(entry), other, from, length, 0);
     bytes = start + length;
     copiedBytes += length;
     copy.take(length);
@@ -212,15 +246,76 @@ final class CopyBatch {
     int span = grid == null ? Integer.MAX_VALUE : spanBytes(grid);
     for (int next = from; next < from + length; ) {
       int part = Math.min(span - next % span, from + length - next);
-      long place = host + hostOffset(grid, next);
-      if (goesOn(place)) {
-        long before = word(lengths, pieces - 1);
-        lengths.setAtIndex(ValueLayout.JAVA_LONG, pieces - 1, before + part);
-      } else {
-        setPiece(pieces++, staged + (next - from), place, part);
-      }
-      hostEnd = place + part;
+      addPiece(staged + (next - from), host + hostOffset(grid, next), part);
       next += part;
+    }
+  }
+
+  /** Adds a piece, or makes the last one longer. */
+  private void addPiece(long staged, long host, int length) {
+    if (goesOn(host)) {
+      lengths.setAtIndex(ValueLayout.JAVA_LONG, pieces - 1, word(lengths, pieces - 1) + length);
+    } else {
+      setPiece(pieces++, staged, host, length);
+    }
+    hostEnd = host + length;
+  }
+
+  /** Takes granules of the next entry for the kernels of encoded blocks: those of one piece. */
+  private boolean takeGranules(Copy copy) {
+    BlockEncoding how = copy.encoding;
+    if (how == null) {
+      throw new IllegalStateException("a copy of raw blocks among encoded ones");
+    }
+    Runs runs = copy.runs;
+    int entry = copy.nextEntry;
+    RunGrid grid = runs.grid(entry);
+    if (table.isFull(grid)) {
+      return false;
+    }
+    int from = copy.nextByte;
+    long place = runs.hostAddress(entry) + hostOffset(grid, from);
+    long host = copy.granuleAddress(how, place);
+    int start = goesOn(host) ? bytes : align(bytes);
+    int granules =
+        Math.min(
+            GranuleRuns.spanBytes(runs, entry, from) / how.rawGranuleBytes(),
+            (options.slotBytes() - start) / how.encodedGranuleBytes());
+    if (granules <= 0 || (pieces == options.slotRuns() && !goesOn(host))) {
+      return false;
+    }
+    int length = granules * how.rawGranuleBytes();
+    int encodedLength = granules * how.encodedGranuleBytes();
+    addPiece(staging + start, host, encodedLength);
+    int number = numberOf(copy, Copy.blockOf(place));
+    table.add(grid, runs.deviceAddress(entry), staging + start, from, length, number);
+    bytes = start + encodedLength;
+    copiedBytes += length;
+    copy.take(length);
+    return true;
+  }
+
+  /** The number of a block's place among those of which the kernel can say something. */
+  private int numberOf(Copy copy, int block) {
+    int last = placeCopies.size() - 1;
+    if (last >= 0 && placeCopies.get(last) == copy && placeBlocks[last] == block) {
+      return last;
+    }
+    int number = placeCopies.size();
+    if (number == placeBlocks.length) {
+      placeBlocks = Arrays.copyOf(placeBlocks, 2 * number);
+    }
+    placeCopies.add(copy);
+    placeBlocks[number] = block;
+    return number;
+  }
+
+  /** Tells copies which of their blocks did not fit, or are damaged; for a batch that is done. */
+  void tellFlaws() {
+    for (int i = 0; i < placeCopies.size(); i++) {
+      if (flaws.get(ValueLayout.JAVA_BYTE, i) != 0) {
+        placeCopies.get(i).flaws |= 1L << placeBlocks[i];
+      }
     }
   }
 
@@ -267,7 +362,7 @@ final class CopyBatch {
         copyTable(kernels, blocks);
         gpu.record(done, kernels);
       }
-      case STAGED -> {
+      case STAGED, ENCODED -> {
         if (direction == CopyDirection.PEER) {
           throw new IllegalStateException("copies between siblings are not staged");
         }
@@ -302,7 +397,7 @@ final class CopyBatch {
   }
 
   boolean isStaged() {
-    return strategy == CopyStrategy.STAGED;
+    return strategy == CopyStrategy.STAGED || strategy == CopyStrategy.ENCODED;
   }
 
   /** What the kernel of a staged batch did, seen from the host. */
@@ -341,10 +436,25 @@ final class CopyBatch {
   }
 
   private void copyTable(GpuStream stream, int blocksMax) {
-    if (table.count() > 0) {
-      // No more than have something to do.
-      int blocks = (int) Math.min(blocksMax, table.usefulBlocks());
-      gpu.copyTable(stream, table.address(), table.count(), table.pieces(), blocks);
+    if (table.count() == 0) {
+      return;
+    }
+    BlockEncoding how = encoding;
+    int pieceBytes = how == null ? RunTable.PIECE_BYTES : how.rawGranuleBytes();
+    int pieceCount = table.pieces(pieceBytes);
+    // No more than have something to do.
+    int blocks = (int) Math.min(blocksMax, table.usefulBlocks(pieceBytes));
+    if (how == null) {
+      gpu.copyTable(stream, table.address(), table.count(), pieceCount, blocks);
+      return;
+    }
+    GranuleTable granules =
+        new GranuleTable(
+            table.address(), table.count(), pieceCount, how.granuleElements(), flawsAddress);
+    if (direction == CopyDirection.OFFLOAD) {
+      gpu.encode(stream, granules, blocks);
+    } else {
+      gpu.decode(stream, granules, blocks);
     }
   }
 

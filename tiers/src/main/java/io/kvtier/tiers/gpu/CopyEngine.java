@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -96,6 +97,11 @@ public final class CopyEngine implements AutoCloseable {
    * @return false if the engine has as many copies as the options allow; the copy is not taken
    */
   public boolean submit(Copy copy) {
+    BlockEncoding encoding = copy.encoding;
+    if (encoding != null && encoding.encodedGranuleBytes() > options.slotBytes()) {
+      throw new IllegalArgumentException(
+          "a granule of " + encoding.encodedGranuleBytes() + " bytes is larger than a slot");
+    }
     if (fence != null) {
       if (refused.size() == options.depth()) {
         return false;

@@ -149,6 +149,7 @@ final class CopyLane {
       CopyBatch batch = batches.next();
       if (batch.isDone()) {
         batches.remove();
+        batch.tellFlaws();
         underWayBytes -= batch.copiedBytes();
         for (Copy copy : batch.copies) {
           copy.batches--;
@@ -207,7 +208,9 @@ final class CopyLane {
     launched.add(batch);
     while (!ready.isEmpty()) {
       Copy copy = ready.element();
-      if (choose(strategies, copy, backlog, busy) != strategy || !batch.take(copy)) {
+      if (choose(strategies, copy, backlog, busy) != strategy
+          || !batch.suits(copy)
+          || !batch.take(copy)) {
         break;
       }
       ready.remove();
@@ -254,7 +257,9 @@ final class CopyLane {
 
   private static CopyStrategy choose(
       StrategyTable strategies, Copy copy, long backlog, boolean busy) {
-    return strategies.choose(copy.meanRunBytes(), copy.meanSpanBytes(), backlog, busy);
+    return copy.encoding != null
+        ? CopyStrategy.ENCODED
+        : strategies.choose(copy.meanRunBytes(), copy.meanSpanBytes(), backlog, busy);
   }
 
   /** Hands back all that there is, undone. */

@@ -12,5 +12,15 @@ public enum CopyStrategy {
    */
   STAGED,
   /** A kernel reads or writes host memory itself, and is busy as long as the link is. */
-  KERNEL
+  KERNEL,
+  /**
+   * A kernel encodes blocks into device memory of ours, or decodes them from it; the link is the
+   * copy engine's. Only for copies of encoded blocks, which have no other.
+   */
+  ENCODED;
+
+  /** Whether copies of raw blocks can be moved so. */
+  public boolean isForRaw() {
+    return this != ENCODED;
+  }
 }

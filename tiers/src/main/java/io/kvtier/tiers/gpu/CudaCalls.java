@@ -270,16 +270,17 @@ final class CudaCalls {
     }
   }
 
-  /** Launches the copy kernel: (table, count, pieces). */
-  int launch(long function, int threadBlocks, long stream, long table, int count, int pieces) {
+  /**
+   * Launches a kernel.
+   *
+   * @param values its parameters: addresses, or numbers of 32 bits
+   */
+  int launch(long function, int threadBlocks, long stream, long... values) {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment values = arena.allocate(JAVA_LONG, 3);
-      values.setAtIndex(JAVA_LONG, 0, table);
-      values.setAtIndex(JAVA_LONG, 1, count);
-      values.setAtIndex(JAVA_LONG, 2, pieces);
-      MemorySegment arguments = arena.allocate(ADDRESS, 3);
-      for (int i = 0; i < 3; i++) {
-        arguments.setAtIndex(ADDRESS, i, values.asSlice((long) i * Long.BYTES));
+      MemorySegment parameters = arena.allocateFrom(JAVA_LONG, values);
+      MemorySegment arguments = arena.allocate(ADDRESS, values.length);
+      for (int i = 0; i < values.length; i++) {
+        arguments.setAtIndex(ADDRESS, i, parameters.asSlice((long) i * Long.BYTES));
       }
       return (int)
           launch.invokeExact(

@@ -18,8 +18,6 @@ import jcuda.driver.JCudaDriver;
  * call sets the context of its thread first: another GPU's may be there.
  */
 final class CudaGpu implements Gpu {
-  private static final String KERNEL_RESOURCE = "copy_runs.ptx";
-  private static final String KERNEL_NAME = "kvtier_copy_runs";
   private static final int STREAM_NON_BLOCKING = 1;
   private static final int EVENT_DISABLE_TIMING = 2;
   private static final int HIGHEST_PRIORITY = 1;
@@ -34,8 +32,9 @@ final class CudaGpu implements Gpu {
   private final GpuDevice device;
   private final CUdevice cudaDevice;
   private final CudaHandles.Context context;
-  private final CUmodule module = new CUmodule();
-  private final CudaHandles.Function kernel = new CudaHandles.Function();
+  private final CudaHandles.Function copyRuns = new CudaHandles.Function();
+  private final CudaHandles.Function encodeGranules = new CudaHandles.Function();
+  private final CudaHandles.Function decodeGranules = new CudaHandles.Function();
   private final int[] priorities = new int[2];
   private final CudaPieces pieces;
 
@@ -73,7 +72,7 @@ final class CudaGpu implements Gpu {
         "cuDevicePrimaryCtxRetain");
     CudaGpu gpu = new CudaGpu(calls, device, cudaDevice, context);
     try {
-      gpu.loadKernel();
+      gpu.loadKernels();
       return gpu;
     } catch (GpuException e) {
       int ignored = JCudaDriver.cuDevicePrimaryCtxRelease(cudaDevice);
@@ -81,27 +80,40 @@ final class CudaGpu implements Gpu {
     }
   }
 
-  private void loadKernel() {
+  private void loadKernels() {
     bind();
     int[] lowest = new int[1];
     int[] highest = new int[1];
     check(JCudaDriver.cuCtxGetStreamPriorityRange(lowest, highest), "cuCtxGetStreamPriorityRange");
     priorities[LOWEST_PRIORITY] = lowest[0];
     priorities[HIGHEST_PRIORITY] = highest[0];
-    check(JCudaDriver.cuModuleLoadData(module, kernelImage()), "cuModuleLoadData");
-    check(JCudaDriver.cuModuleGetFunction(kernel, module, KERNEL_NAME), "cuModuleGetFunction");
+    CUmodule copies = load("copy_runs.ptx");
+    find(copyRuns, copies, "kvtier_copy_runs");
+    CUmodule granules = load("exact_granules.ptx");
+    find(encodeGranules, granules, "kvtier_encode_granules");
+    find(decodeGranules, granules, "kvtier_decode_granules");
   }
 
-  /** The PTX, ended by a zero as the driver wants it. */
-  private static byte[] kernelImage() {
-    try (InputStream ptx = CudaGpu.class.getResourceAsStream(KERNEL_RESOURCE)) {
+  private CUmodule load(String resource) {
+    CUmodule module = new CUmodule();
+    check(JCudaDriver.cuModuleLoadData(module, imageOf(resource)), "cuModuleLoadData");
+    return module;
+  }
+
+  private void find(CudaHandles.Function kernel, CUmodule module, String name) {
+    check(JCudaDriver.cuModuleGetFunction(kernel, module, name), "cuModuleGetFunction");
+  }
+
+  /** The PTX of kernels, ended by a zero as the driver wants it. */
+  private static byte[] imageOf(String resource) {
+    try (InputStream ptx = CudaGpu.class.getResourceAsStream(resource)) {
       if (ptx == null) {
-        throw new GpuException("the copy kernel " + KERNEL_RESOURCE + " is not in this build", 0);
+        throw new GpuException("the kernels " + resource + " are not in this build", 0);
       }
       byte[] text = ptx.readAllBytes();
       return Arrays.copyOf(text, text.length + 1);
     } catch (IOException e) {
-      throw new GpuException("the copy kernel can't be read: " + e.getMessage(), 0);
+      throw new GpuException("the kernels can't be read: " + e.getMessage(), 0);
     }
   }
 
@@ -376,7 +388,33 @@ final class CudaGpu implements Gpu {
   public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
     bind();
     check(
-        calls.launch(kernel.number(), threadBlocks, stream.handle(), table, count, pieces),
+        calls.launch(copyRuns.number(), threadBlocks, stream.handle(), table, count, pieces),
+        "cuLaunchKernel");
+  }
+
+  @Override
+  public void encode(GpuStream stream, GranuleTable table, int threadBlocks) {
+    launch(encodeGranules, stream, table, threadBlocks);
+  }
+
+  @Override
+  public void decode(GpuStream stream, GranuleTable table, int threadBlocks) {
+    launch(decodeGranules, stream, table, threadBlocks);
+  }
+
+  private void launch(
+      CudaHandles.Function kernel, GpuStream stream, GranuleTable table, int threadBlocks) {
+    bind();
+    check(
+        calls.launch(
+            kernel.number(),
+            threadBlocks,
+            stream.handle(),
+            table.address(),
+            table.entries(),
+            table.granules(),
+            table.elements(),
+            table.flaws()),
         "cuLaunchKernel");
   }
 

@@ -180,6 +180,7 @@ final class DeviceLane implements AutoCloseable {
   private void begin(DeviceTransfer transfer) {
     Copy copy = transfer.copy;
     copy.runs.clear();
+    copy.encoding = transfer.encoding;
     DeviceRegion region = transfer.region;
     try {
       if (region == null) {
@@ -206,7 +207,9 @@ final class DeviceLane implements AutoCloseable {
     DeviceRegion source = transfer.source;
     if (source == null) {
       long slot = slabs.addressOf(transfer.slabs[i], gpu) + transfer.offsets[i];
-      region.addRuns(transfer.targets[i], transfer.layers, slot, transfer.copy.runs);
+      transfer.copy.slots[i] = slot;
+      long first = transfer.encoding == null ? slot : Copy.placeOf(i);
+      region.addRuns(transfer.targets[i], transfer.layers, first, transfer.copy.runs);
       return;
     }
     region.addRunsFrom(
@@ -229,6 +232,7 @@ final class DeviceLane implements AutoCloseable {
 
   private void finish(DeviceTransfer transfer) {
     transfer.status = transfer.copy.status;
+    transfer.flaws = transfer.copy.flaws;
     if (transfer.status == Status.OK) {
       count(transfer.copy.runs.totalBytes(), 0);
     } else if (transfer.status == Status.IO_ERROR) {

@@ -4,6 +4,8 @@ import io.kvtier.layout.IndexRange;
 import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.KvPart;
 import io.kvtier.layout.Runs;
+import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.GranuleRuns;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -179,6 +181,20 @@ public final class DeviceRegion implements AutoCloseable {
           default -> "";
         };
     return e.reason() + hint;
+  }
+
+  /** Why its blocks can't be encoded as they should, in words; null when they can. */
+  @Nullable String problem(@Nullable BlockEncoding encoding) {
+    String why =
+        encoding == null
+            ? null
+            : GranuleRuns.problem(spec.layout(), addresses(spec, mappings), encoding);
+    return why == null
+        ? null
+        : "blocks of the namespace can be encoded, and those of the region can't: "
+            + why
+            + "; or register a namespace without "
+            + BlockEncoding.PROPERTY;
   }
 
   /** The GPU it is on. */

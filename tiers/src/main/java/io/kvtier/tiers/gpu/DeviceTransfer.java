@@ -1,6 +1,7 @@
 package io.kvtier.tiers.gpu;
 
 import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import org.jspecify.annotations.Nullable;
 
@@ -23,6 +24,9 @@ public final class DeviceTransfer {
   public @Nullable DeviceRegion source;
 
   public IndexRange layers = IndexRange.all(0);
+
+  /** How the blocks are encoded in their slots; null: they are raw. */
+  public @Nullable BlockEncoding encoding;
 
   /** Which event of the region it waits for, counted from 1; 0: none. */
   public int event;
@@ -49,6 +53,12 @@ public final class DeviceTransfer {
   /** The outcome: OK, IO_ERROR, or CANCELLED. */
   public Status status = Status.OK;
 
+  /**
+   * A bit for each encoded block that did not fit, or is damaged. What was copied of it has no
+   * meaning.
+   */
+  public long flaws;
+
   /** What the lane makes of it. */
   final Copy copy = new Copy();
 
@@ -62,6 +72,7 @@ public final class DeviceTransfer {
   public void begin() {
     count = 0;
     status = Status.OK;
+    flaws = 0;
     copy.isGivenUp = false;
   }
 

@@ -110,6 +110,21 @@ public interface Gpu extends AutoCloseable {
    */
   void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks);
 
+  /**
+   * Encodes the granules of a table, whose sources are runs on the device.
+   *
+   * @param threadBlocks how many, and so how many multiprocessors at most
+   */
+  void encode(GpuStream stream, GranuleTable table, int threadBlocks);
+
+  /**
+   * Decodes the granules of a table, whose targets are runs on the device. A damaged granule is
+   * written to its place, with other bytes.
+   *
+   * @param threadBlocks how many, and so how many multiprocessors at most
+   */
+  void decode(GpuStream stream, GranuleTable table, int threadBlocks);
+
   /** Puts an event behind all that is in a stream. */
   void record(GpuEvent event, GpuStream stream);
 

@@ -202,6 +202,11 @@ public final class GpuTier implements AutoCloseable {
     switch (DeviceRegion.open(driver, spec)) {
       case RegionResult.Refused(String reason) -> order.refusal = reason;
       case RegionResult.Opened(DeviceRegion region) -> {
+        order.refusal = region.problem(order.encoding);
+        if (order.refusal != null) {
+          region.close();
+          return;
+        }
         order.opened = region;
         order.pipeline = pipeline;
         runs += regionRuns;

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,6 +13,9 @@ public final class RegionOrder {
 
   /** What to open; null to share or to close. */
   public final @Nullable DeviceRegionSpec spec;
+
+  /** How its blocks can be encoded; null: they are raw, or it is not to be opened. */
+  public final @Nullable BlockEncoding encoding;
 
   /** Whether other GPUs shall see what is open. */
   public final boolean isShare;
@@ -26,21 +30,31 @@ public final class RegionOrder {
   public @Nullable String refusal;
 
   private RegionOrder(
-      int region, @Nullable DeviceRegionSpec spec, boolean isShare, @Nullable DeviceRegion opened) {
+      int region,
+      @Nullable DeviceRegionSpec spec,
+      @Nullable BlockEncoding encoding,
+      boolean isShare,
+      @Nullable DeviceRegion opened) {
     this.region = region;
     this.spec = spec;
+    this.encoding = encoding;
     this.isShare = isShare;
     this.opened = opened;
   }
 
-  /** To open one. */
-  public static RegionOrder open(int region, DeviceRegionSpec spec) {
-    return new RegionOrder(region, spec, false, null);
+  /**
+   * To open one.
+   *
+   * @param encoding how its blocks can be encoded; null: they are raw
+   */
+  public static RegionOrder open(
+      int region, DeviceRegionSpec spec, @Nullable BlockEncoding encoding) {
+    return new RegionOrder(region, spec, encoding, false, null);
   }
 
   /** To close one, of which no copy is in flight. */
   public static RegionOrder close(int region, DeviceRegion opened) {
-    return new RegionOrder(region, null, false, opened);
+    return new RegionOrder(region, null, null, false, opened);
   }
 
   /**
@@ -48,7 +62,7 @@ public final class RegionOrder {
    * no failure: blocks get there by the host.
    */
   public static RegionOrder share(int region, DeviceRegion opened) {
-    return new RegionOrder(region, null, true, opened);
+    return new RegionOrder(region, null, null, true, opened);
   }
 
   /** Whether it is to be opened. */

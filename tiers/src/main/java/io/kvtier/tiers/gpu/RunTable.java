@@ -6,21 +6,22 @@ import java.lang.foreign.ValueLayout;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the copy kernel reads, in host memory that the device sees: forms first, then entries. The
- * kernel's source, {@code copy_runs.cu}, declares both, too.
+ * What the kernels read, in host memory that the device sees: forms first, then entries. The
+ * kernels' source, {@code run_table.cuh}, declares both, too.
  *
  * <pre>
  *   form    0                   24                  48         52         56         60         64
  *           | 3 source strides  | 3 target strides  | runBytes | 2 counts            | alignment |
  *   entry   0          8          16     20     24      28       32
- *           | source   | target   | form | from | bytes | unused |
+ *           | source   | target   | form | from | bytes | place  |
  * </pre>
  *
  * <p>A form is a grid: runs of equal length in three dimensions, the inner one first. The bytes of
  * all runs of a grid have numbers, run by run. An entry copies the bytes from {@code from} on. Its
  * addresses are those of the first run, even where it leaves out the first bytes. The outer count
  * is in no form, because an entry says how many bytes it copies. An entry with the form {@link
- * #ONE_RUN} is contiguous on both sides.
+ * #ONE_RUN} is contiguous on both sides. Kernels that say something of blocks know them by the
+ * places of their entries.
  */
 public final class RunTable {
   /** A warp copies so many bytes before it takes the next piece; as in the kernel. */
@@ -53,6 +54,7 @@ public final class RunTable {
   private static final int FORM = 16;
   private static final int FROM = 20;
   private static final int BYTES = 24;
+  private static final int PLACE = 28;
 
   /** The memories between which a table copies. */
   enum Sides {
@@ -116,14 +118,14 @@ public final class RunTable {
     return count;
   }
 
-  /** Into how many pieces the longest entry is cut. */
-  int pieces() {
-    return (longest + PIECE_BYTES - 1) / PIECE_BYTES;
+  /** Into how many pieces of a length the longest entry is cut. */
+  int pieces(int pieceBytes) {
+    return (longest + pieceBytes - 1) / pieceBytes;
   }
 
-  /** How many thread blocks have something to do. */
-  long usefulBlocks() {
-    return ((long) count * pieces() + BLOCK_PIECES - 1) / BLOCK_PIECES;
+  /** How many thread blocks have something to do, when a warp takes pieces of a length. */
+  long usefulBlocks(int pieceBytes) {
+    return ((long) count * pieces(pieceBytes) + BLOCK_PIECES - 1) / BLOCK_PIECES;
   }
 
   /** Whether the table has no space for an entry. */
@@ -139,18 +141,20 @@ public final class RunTable {
    * @param other the address of the first run on the host, or in the staging memory
    * @param from the number of the first byte
    * @param bytes how many bytes of the runs are copied
+   * @param place what a kernel calls the block
    */
-  void add(@Nullable RunGrid grid, long device, long other, int from, int bytes) {
+  void add(@Nullable RunGrid grid, long device, long other, int from, int bytes, int place) {
     if (from < 0 || bytes < 1 || (grid != null && bytes > grid.bytes() - from)) {
       throw new IllegalArgumentException(
           "bytes " + from + " to " + ((long) from + bytes) + " are not all in the grid " + grid);
     }
-    long at = ENTRIES + (long) count * ENTRY_BYTES;
+    long at = at(count);
     memory.set(ValueLayout.JAVA_LONG, at + SOURCE, sides.isFromDevice() ? device : other);
     memory.set(ValueLayout.JAVA_LONG, at + TARGET, sides.isFromDevice() ? other : device);
     memory.set(ValueLayout.JAVA_INT, at + FORM, grid == null ? ONE_RUN : formOf(grid));
     memory.set(ValueLayout.JAVA_INT, at + FROM, from);
     memory.set(ValueLayout.JAVA_INT, at + BYTES, bytes);
+    memory.set(ValueLayout.JAVA_INT, at + PLACE, place);
     count++;
     longest = Math.max(longest, bytes);
   }
@@ -217,13 +221,20 @@ public final class RunTable {
    * @param pieces into how many pieces the longest entry is cut; what is behind is not visited
    */
   public static void visit(MemorySegment memory, int entry, int pieces, Visitor visitor) {
-    long at = ENTRIES + (long) entry * ENTRY_BYTES;
-    long source = memory.get(ValueLayout.JAVA_LONG, at + SOURCE);
-    long target = memory.get(ValueLayout.JAVA_LONG, at + TARGET);
-    int form = memory.get(ValueLayout.JAVA_INT, at + FORM);
-    long from = memory.get(ValueLayout.JAVA_INT, at + FROM);
-    long bytes =
-        Math.min(memory.get(ValueLayout.JAVA_INT, at + BYTES), (long) pieces * PIECE_BYTES);
+    long bytes = Math.min(length(memory, entry), (long) pieces * PIECE_BYTES);
+    visit(memory, entry, 0, bytes, visitor);
+  }
+
+  /**
+   * Visits some of the bytes of an entry.
+   *
+   * @param skipped how many of its bytes are before them
+   */
+  static void visit(MemorySegment memory, int entry, long skipped, long bytes, Visitor visitor) {
+    long source = source(memory, entry);
+    long target = target(memory, entry);
+    int form = word(memory, entry, FORM);
+    long from = word(memory, entry, FROM) + skipped;
     if (form == ONE_RUN) {
       visitor.visit(source + from, target + from, bytes);
       return;
@@ -240,6 +251,34 @@ public final class RunTable {
           length);
       next += length;
     }
+  }
+
+  /** The source of an entry of a table. */
+  static long source(MemorySegment memory, int entry) {
+    return memory.get(ValueLayout.JAVA_LONG, at(entry) + SOURCE);
+  }
+
+  /** The target of an entry of a table. */
+  static long target(MemorySegment memory, int entry) {
+    return memory.get(ValueLayout.JAVA_LONG, at(entry) + TARGET);
+  }
+
+  /** How many bytes an entry of a table copies. */
+  static int length(MemorySegment memory, int entry) {
+    return word(memory, entry, BYTES);
+  }
+
+  /** What a kernel calls the block of an entry of a table. */
+  static int place(MemorySegment memory, int entry) {
+    return word(memory, entry, PLACE);
+  }
+
+  private static int word(MemorySegment memory, int entry, int which) {
+    return memory.get(ValueLayout.JAVA_INT, at(entry) + which);
+  }
+
+  private static long at(int entry) {
+    return ENTRIES + (long) entry * ENTRY_BYTES;
   }
 
   private static long offset(MemorySegment memory, long strides, long form, long run) {

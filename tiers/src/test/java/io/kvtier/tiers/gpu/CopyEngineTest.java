@@ -12,6 +12,7 @@ import io.kvtier.protocol.Status;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -26,6 +27,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 /** Every strategy copies every byte, whatever order the GPU does its work in. */
 final class CopyEngineTest {
   private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 2, 2, 16);
+  private static final List<CopyStrategy> RAW =
+      Arrays.stream(CopyStrategy.values()).filter(CopyStrategy::isForRaw).toList();
 
   private final Arena arena = Arena.ofShared();
 
@@ -222,7 +225,7 @@ final class CopyEngineTest {
   }
 
   @ParameterizedTest
-  @EnumSource(CopyStrategy.class)
+  @EnumSource(value = CopyStrategy.class, names = "ENCODED", mode = EnumSource.Mode.EXCLUDE)
   void gridsOfAnyKind_thereAndBack_areTheSameBits(CopyStrategy strategy) {
     for (long seed = 0; seed < 150; seed++) {
       gridsRoundTrip(strategy, seed, seed % 3 != 0);
@@ -260,7 +263,7 @@ final class CopyEngineTest {
   }
 
   @ParameterizedTest
-  @EnumSource(CopyStrategy.class)
+  @EnumSource(value = CopyStrategy.class, names = "ENCODED", mode = EnumSource.Mode.EXCLUDE)
   void copies_thereAndBack_areTheSameBits(CopyStrategy strategy) {
     for (long seed = 0; seed < 150; seed++) {
       roundTrips(strategy, seed, seed % 3 != 0);
@@ -323,7 +326,7 @@ final class CopyEngineTest {
 
   @Test
   void poll_driverFails_handsEverythingBackAndFences() {
-    for (CopyStrategy strategy : CopyStrategy.values()) {
+    for (CopyStrategy strategy : RAW) {
       for (int calls = 0; calls < 60; calls++) {
         FakeGpu gpu = new FakeGpu(calls);
         CopyEngine engine =

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.encoding.EncodedGranuleDescriptor;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Linker;
@@ -13,11 +14,15 @@ import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** What can be said of CUDA on a machine with or without it. */
 final class CudaDriverTest {
-  private static final Path KERNEL = Path.of("src/main/cuda/copy_runs.cu");
+  private static final Path SOURCES = Path.of("src/main/cuda");
+  private static final Path TABLE = SOURCES.resolve("run_table.cuh");
 
   @Test
   void probe_anyMachine_givesADriverOrAReason() {
@@ -38,29 +43,54 @@ final class CudaDriverTest {
     assertTrue(none.reason().contains("cuInit"), none.reason());
   }
 
-  @Test
-  void kernel_inTheTree_isMadeOfItsSource() throws IOException, NoSuchAlgorithmException {
-    String hash =
-        HexFormat.of()
-            .formatHex(MessageDigest.getInstance("SHA-256").digest(Files.readAllBytes(KERNEL)));
-    try (InputStream ptx = CudaGpu.class.getResourceAsStream("copy_runs.ptx")) {
+  @ParameterizedTest
+  @CsvSource({
+    "copy_runs, kvtier_copy_runs",
+    "exact_granules, kvtier_encode_granules",
+    "exact_granules, kvtier_decode_granules"
+  })
+  void kernel_inTheTree_isMadeOfItsSources(String name, String function)
+      throws IOException, NoSuchAlgorithmException {
+    MessageDigest digest = MessageDigest.getInstance("SHA-256");
+    digest.update(Files.readAllBytes(SOURCES.resolve(name + ".cu")));
+    digest.update(Files.readAllBytes(TABLE));
+    String hash = HexFormat.of().formatHex(digest.digest());
+    try (InputStream ptx = CudaGpu.class.getResourceAsStream(name + ".ptx")) {
       assertTrue(ptx != null, "the kernel is missing: run scripts/build-kernel");
       String text = new String(ptx.readAllBytes(), StandardCharsets.US_ASCII);
       assertTrue(text.contains("SHA-256 " + hash), "the kernel is stale: run scripts/build-kernel");
-      assertTrue(text.contains(".entry kvtier_copy_runs"));
+      assertTrue(text.contains(".entry " + function));
     }
   }
 
   @Test
-  void kernel_andTable_agreeOnTheirSizes() throws IOException {
-    String source = Files.readString(KERNEL);
-    assertTrue(source.contains("kPieceBytes = " + RunTable.PIECE_BYTES + ";"));
+  void kernels_andTable_agreeOnTheirSizes() throws IOException {
+    String table = Files.readString(TABLE);
     assertTrue(
-        source.contains(
+        table.contains(
             "sizeof(Form) == "
                 + RunTable.FORM_BYTES
                 + " && sizeof(Entry) == "
                 + RunTable.ENTRY_BYTES));
-    assertTrue(source.contains("kFormsMax = " + RunTable.FORMS_MAX + ";"));
+    assertTrue(table.contains("kFormsMax = " + RunTable.FORMS_MAX + ";"));
+    assertTrue(table.contains("kWarps = " + RunTable.BLOCK_THREADS / 32 + ";"));
+    assertTrue(
+        Files.readString(SOURCES.resolve("copy_runs.cu"))
+            .contains("kPieceBytes = " + RunTable.PIECE_BYTES + ";"));
+  }
+
+  @Test
+  void kernelsOfGranules_andTheirLayout_agree() throws IOException {
+    String source = Files.readString(SOURCES.resolve("exact_granules.cu"));
+    for (String constant :
+        List.of(
+            "kTileElements = " + EncodedGranuleDescriptor.TILE_ELEMENTS,
+            "kElementsMax = " + EncodedGranuleDescriptor.ELEMENTS_MAX,
+            "kCodeZero = " + EncodedGranuleDescriptor.CODE_ZERO,
+            "kCodeEscape = " + EncodedGranuleDescriptor.CODE_ESCAPE,
+            "kCountOffset = " + EncodedGranuleDescriptor.COUNT_OFFSET,
+            "kBasesOffset = " + EncodedGranuleDescriptor.BASES_OFFSET)) {
+      assertTrue(source.contains("constexpr u32 " + constant + ";"), constant);
+    }
   }
 }

@@ -272,6 +272,16 @@ final class FakeGpu implements Gpu, GpuDriver {
     CopyOptions usual = CopyOptions.DEFAULT;
     boolean isOverLink = threadBlocks == usual.writeBlocks() || threadBlocks == usual.readBlocks();
     spend(isOverLink ? bytes(table, count) : 0);
+    putHold(stream);
+    // The table is read when the kernel runs, as a GPU does.
+    for (int i = 0; i < count; i++) {
+      int entry = i;
+      put(stream, () -> RunTable.visit(entries(table, count), entry, pieces, FakeGpu::move));
+    }
+  }
+
+  /** While kernels are held, nothing behind it is done. */
+  private void putHold(GpuStream stream) {
     put(
         stream,
         new Runnable() {
@@ -282,11 +292,24 @@ final class FakeGpu implements Gpu, GpuDriver {
             }
           }
         });
-    // The table is read when the kernel runs, as a GPU does.
-    for (int i = 0; i < count; i++) {
-      int entry = i;
-      put(stream, () -> RunTable.visit(entries(table, count), entry, pieces, FakeGpu::move));
-    }
+  }
+
+  @Override
+  public void encode(GpuStream stream, GranuleTable table, int threadBlocks) {
+    call();
+    kernels++;
+    spend(0);
+    putHold(stream);
+    put(stream, () -> new PlainGranules(table, FakeGpu::at).encode());
+  }
+
+  @Override
+  public void decode(GpuStream stream, GranuleTable table, int threadBlocks) {
+    call();
+    kernels++;
+    spend(0);
+    putHold(stream);
+    put(stream, () -> new PlainGranules(table, FakeGpu::at).decode());
   }
 
   private static MemorySegment entries(long table, int count) {

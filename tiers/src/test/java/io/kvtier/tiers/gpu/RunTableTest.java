@@ -49,8 +49,8 @@ final class RunTableTest {
   @Test
   void add_runAndPartOfAGrid_areTheirBytes() {
     table.begin(RunTable.Sides.DEVICE_TO_HOST);
-    table.add(null, 50, 60, 0, 5);
-    table.add(HEADS, 10_000, 20_000, 6, 11);
+    table.add(null, 50, 60, 0, 5, 0);
+    table.add(HEADS, 10_000, 20_000, 6, 11, 0);
     assertEquals(7000, table.address());
     assertEquals(
         List.of(
@@ -65,24 +65,24 @@ final class RunTableTest {
   @Test
   void add_otherSides_swapsOrPacks() {
     table.begin(RunTable.Sides.HOST_TO_DEVICE);
-    table.add(HEADS, 10_000, 20_000, 8, 4);
+    table.add(HEADS, 10_000, 20_000, 8, 4, 0);
     assertEquals(List.of(new Run(20_016, 11_000, 4)), runs(1));
     table.begin(RunTable.Sides.DEVICE_TO_STAGING);
-    table.add(HEADS, 10_000, 20_000, 4, 8);
+    table.add(HEADS, 10_000, 20_000, 4, 8, 0);
     assertEquals(List.of(new Run(10_100, 20_004, 4), new Run(11_000, 20_008, 4)), runs(1));
     table.begin(RunTable.Sides.STAGING_TO_DEVICE);
-    table.add(HEADS, 10_000, 20_000, 4, 8);
+    table.add(HEADS, 10_000, 20_000, 4, 8, 0);
     assertEquals(List.of(new Run(20_004, 10_100, 4), new Run(20_008, 11_000, 4)), runs(1));
   }
 
   @Test
   void pieces_ofTheLongestEntry_coverIt() {
     table.begin(RunTable.Sides.DEVICE_TO_HOST);
-    assertEquals(0, table.pieces());
-    table.add(null, 0, 0, 0, 2 * RunTable.PIECE_BYTES + 1);
-    table.add(null, 0, 0, 0, 1);
-    assertEquals(3, table.pieces());
-    assertEquals(1, table.usefulBlocks());
+    assertEquals(0, table.pieces(RunTable.PIECE_BYTES));
+    table.add(null, 0, 0, 0, 2 * RunTable.PIECE_BYTES + 1, 0);
+    table.add(null, 0, 0, 0, 1, 0);
+    assertEquals(3, table.pieces(RunTable.PIECE_BYTES));
+    assertEquals(1, table.usefulBlocks(RunTable.PIECE_BYTES));
     assertEquals(
         2L * RunTable.PIECE_BYTES, runs(2).getFirst().bytes(), "what is behind is not copied");
   }
@@ -93,14 +93,14 @@ final class RunTableTest {
     for (int i = 0; i < RunTable.FORMS_MAX; i++) {
       RunGrid grid = RunGrid.of(4 + i, List.of(new Dimension(2, 100, 100)));
       assertFalse(table.isFull(grid));
-      table.add(grid, 0, 0, 0, 8);
+      table.add(grid, 0, 0, 0, 8, 0);
     }
     assertTrue(table.isFull(HEADS), "no form is left");
     assertFalse(table.isFull(null));
     RunGrid equal = RunGrid.of(5, List.of(new Dimension(2, 100, 100)));
     assertFalse(table.isFull(equal), "a form that is there");
     for (int i = RunTable.FORMS_MAX; i < ENTRIES; i++) {
-      table.add(equal, 0, 0, 0, 8);
+      table.add(equal, 0, 0, 0, 8, 0);
     }
     assertTrue(table.isFull(null));
     table.begin(RunTable.Sides.DEVICE_TO_HOST);
@@ -121,7 +121,8 @@ final class RunTableTest {
   private void assertRefused(int from, int bytes) {
     String reason =
         String.valueOf(
-            assertThrows(IllegalArgumentException.class, () -> table.add(HEADS, 0, 0, from, bytes))
+            assertThrows(
+                    IllegalArgumentException.class, () -> table.add(HEADS, 0, 0, from, bytes, 0))
                 .getMessage());
     assertTrue(reason.startsWith("bytes " + from + " to " + ((long) from + bytes)), reason);
   }
@@ -130,7 +131,7 @@ final class RunTableTest {
   @Test
   void add_grid_hasTheBytesThatTheKernelReads() {
     table.begin(RunTable.Sides.DEVICE_TO_HOST);
-    table.add(HEADS, 10_000, 20_000, 6, 11);
+    table.add(HEADS, 10_000, 20_000, 6, 11, 9);
     long[] longs = {100, 1000, 0, 8, 16, 0};
     for (int i = 0; i < longs.length; i++) {
       assertEquals(longs[i], memory.getAtIndex(ValueLayout.JAVA_LONG, i));
@@ -141,11 +142,11 @@ final class RunTableTest {
     }
     assertEquals(10_000, memory.get(ValueLayout.JAVA_LONG, 512));
     assertEquals(20_000, memory.get(ValueLayout.JAVA_LONG, 520));
-    int[] entry = {0, 6, 11};
+    int[] entry = {0, 6, 11, 9};
     for (int i = 0; i < entry.length; i++) {
       assertEquals(entry[i], memory.get(ValueLayout.JAVA_INT, 528 + 4L * i));
     }
-    table.add(null, 1, 2, 0, 3);
+    table.add(null, 1, 2, 0, 3, 0);
     assertEquals(-1, memory.get(ValueLayout.JAVA_INT, 512 + 32 + 16));
   }
 }

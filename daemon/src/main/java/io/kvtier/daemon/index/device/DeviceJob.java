@@ -55,7 +55,8 @@ public final class DeviceJob {
 
   /**
    * Places, in the order in which they became ready; {@link #NO_PLACE} where one is to be copied no
-   * more. One that a region could not give becomes ready once more.
+   * more. One that a region could not give, and one whose block did not fit, becomes ready once
+   * more.
    */
   int[] readyPlace = new int[0];
 
@@ -72,6 +73,9 @@ public final class DeviceJob {
 
   /** What the first failure of a place was. */
   byte[] failure = new byte[0];
+
+  /** Places whose block did not fit into its encoded form, or is damaged there. */
+  boolean[] isFlawed = new boolean[0];
 
   /** Each layer group's transfers of blocks that have come back, in blocks. */
   int[] layerDone = new int[0];
@@ -94,11 +98,13 @@ public final class DeviceJob {
       due = new int[capacity];
       handed = new int[capacity];
       failure = new byte[capacity];
+      isFlawed = new boolean[capacity];
     }
     Arrays.fill(due, 0, count, 0);
     Arrays.fill(handed, 0, count, 0);
     Arrays.fill(lent, 0, count, Advertisements.NONE);
     Arrays.fill(failure, 0, count, (byte) 0);
+    Arrays.fill(isFlawed, 0, count, false);
   }
 
   /** Its operation has ended: should it stand in a line still, it has nothing to hand over. */

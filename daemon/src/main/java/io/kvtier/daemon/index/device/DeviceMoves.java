@@ -1,5 +1,6 @@
 package io.kvtier.daemon.index.device;
 
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
@@ -42,6 +43,7 @@ public final class DeviceMoves {
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
 
   private final BlockStore store;
+  private final Directory directory;
   private final Operations operations;
   private final DeviceJobs jobs;
   private final Advertisements advertised;
@@ -57,11 +59,13 @@ public final class DeviceMoves {
 
   DeviceMoves(
       BlockStore store,
+      Directory directory,
       Operations operations,
       DeviceJobs jobs,
       Advertisements advertised,
       Listener listener) {
     this.store = store;
+    this.directory = directory;
     this.operations = operations;
     this.jobs = jobs;
     this.advertised = advertised;
@@ -91,6 +95,7 @@ public final class DeviceMoves {
     job.due[place] = job.groups();
     job.handed[place] = 0;
     job.failure[place] = 0;
+    job.isFlawed[place] = false;
     lineOf(job).add(operation, job);
   }
 
@@ -183,7 +188,8 @@ public final class DeviceMoves {
   }
 
   /**
-   * Fills a transfer with places whose blocks come from, or go to, the same region or the host.
+   * Fills a transfer with places whose blocks come from, or go to, the same region or the host, and
+   * are there in the same form.
    *
    * @return how many ready entries were passed, including entries without a place
    */
@@ -203,6 +209,8 @@ public final class DeviceMoves {
     transfer.source = source == null ? null : source.opened;
     transfer.layers =
         new IndexRange(job.waveLayer, Math.min(job.waveLayer + job.layersEach, job.endLayer));
+    boolean isEncoded = at < job.waveEnd && isEncoded(operation, job, job.readyPlace[at]);
+    transfer.encoding = isEncoded ? region.encoding : null;
     transfer.event = job.event;
     transfer.operation = operation.poolIndex;
     runsOfBlock = transfer.layers.count() * region.runsOfLayer;
@@ -218,7 +226,7 @@ public final class DeviceMoves {
       if (place == DeviceJob.NO_PLACE) {
         continue;
       }
-      if (sourceOf(job, place) != source) {
+      if (sourceOf(job, place) != source || isEncoded(operation, job, place) != isEncoded) {
         break;
       }
       transfer.targets[count] = job.target[place];
@@ -244,6 +252,12 @@ public final class DeviceMoves {
     return one == Advertisements.NONE ? null : advertised.owner(one);
   }
 
+  /** Whether the slot of a place's block has the block in its encoded form. */
+  private boolean isEncoded(Operation operation, DeviceJob job, int place) {
+    return job.lent[place] == Advertisements.NONE
+        && directory.has(Directory.FLAG_ENCODED, operation.block[place]);
+  }
+
   /** Settles finished transfers. */
   int collect() {
     int count = 0;
@@ -264,6 +278,11 @@ public final class DeviceMoves {
       // These blocks will come from elsewhere: until then, no further layer counts as done.
       job.progress.holdBack();
     }
+    long flaws = status == Status.OK ? transfer.flaws : 0;
+    if (flaws != 0) {
+      // These blocks will be copied once more, or have wrong bytes.
+      job.progress.holdBack();
+    }
     job.layerDone[group] += count;
     showProgress(operation, job);
     // The operation may end with its last place, and be reused. The loop reads the transfer, which
@@ -273,6 +292,7 @@ public final class DeviceMoves {
       if (status != Status.OK && job.failure[place] == 0) {
         job.failure[place] = (byte) status.code();
       }
+      job.isFlawed[place] |= (flaws >>> i & 1) != 0;
       if (--job.due[place] == 0) {
         job.finished++;
         listener.onCopied(operation, job, place);

@@ -1,9 +1,11 @@
 package io.kvtier.daemon.index.device;
 
 import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Limits;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.PutForms;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.CompletionWriter;
 import io.kvtier.daemon.index.session.Operation;
@@ -57,14 +59,18 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   private final Operations operations;
   private final CompletionWriter writer;
   private final Counters counters;
+  private final Directory directory;
+  private final Namespaces namespaces;
   private final LongSupplier clock;
   private final PartialBlocks partial;
   private final Peers peers;
   private final DeviceMoves moves;
+  private final PutForms forms;
   private final Regions regions;
   private final RegionTable table;
   private final DeviceJobs jobs;
   private final PartOfBlock part = new PartOfBlock();
+  private @Nullable RawPuts rawPuts;
   private long loadExpectedUntilNs;
 
   /**
@@ -87,13 +93,28 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     partial = new PartialBlocks(core, store, limits.holdsMax());
     int advertisedMax = gpus == null ? 0 : Math.min(limits.holdsMax(), ADVERTISED_MAX);
     peers = new Peers(core, parts, jobs, regions, advertisedMax);
-    moves = new DeviceMoves(store, operations, jobs, peers.advertised(), this);
+    directory = core.directory();
+    namespaces = core.namespaces();
+    forms = new PutForms(counters);
+    moves = new DeviceMoves(store, directory, operations, jobs, peers.advertised(), this);
     operations.connect(this);
   }
 
-  /** Sets the part that serves gets that no region could serve. */
-  public void connect(Peers.Tiers tiers) {
+  /** Puts blocks raw that do not fit into their encoded form. */
+  public interface RawPuts {
+    /**
+     * Gives the block of a place a raw slot, and has it copied there. The encoded slot of the block
+     * has bytes without meaning.
+     */
+    void putRaw(Operation operation, int place);
+  }
+
+  /**
+   * Sets the part that serves gets that no region could serve, and the part that puts blocks raw.
+   */
+  public void connect(Peers.Tiers tiers, RawPuts raw) {
     peers.connect(moves, tiers);
+    rawPuts = raw;
   }
 
   public DeviceMoves moves() {
@@ -350,19 +371,50 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
       peers.onCopied(operation, job, place, status);
       return;
     }
-    int block = operation.block[place];
+    boolean isFlawed = status == Status.OK && job.isFlawed[place];
     if (operation.verb == Verb.ONBOARD) {
-      store.release(block);
-      Operations.decide(operation, place, status, TierId.of(operation.tier[place]));
+      onboarded(operation, place, isFlawed ? Status.CORRUPT : status);
+    } else if (isFlawed && job.cut == Status.OK) {
+      putRaw(operation, job, place);
+      return;
     } else {
-      boolean isWhole = status == Status.OK && partial.copied(block);
-      if (status != Status.OK) {
-        partial.leave(block);
-      }
-      Operations.decide(
-          operation, place, status, isWhole ? store.first().traits().id() : TierId.NONE);
+      offloaded(operation, place, isFlawed ? job.cut : status);
     }
     operations.closePlace(operation);
+  }
+
+  private void onboarded(Operation operation, int place, Status status) {
+    int block = operation.block[place];
+    if (status == Status.CORRUPT) {
+      store.audits().doubt(block);
+    }
+    store.release(block);
+    Operations.decide(operation, place, status, TierId.of(operation.tier[place]));
+  }
+
+  private void offloaded(Operation operation, int place, Status status) {
+    int block = operation.block[place];
+    // When the block is whole, it may be gone a moment later.
+    Namespaces.Namespace namespace = namespaces.of(directory, block);
+    boolean isEncoded = directory.has(Directory.FLAG_ENCODED, block);
+    boolean isWhole = status == Status.OK && partial.copied(block);
+    if (isWhole) {
+      forms.count(namespace, isEncoded);
+    } else if (status != Status.OK) {
+      partial.leave(block);
+    }
+    Operations.decide(
+        operation, place, status, isWhole ? store.first().traits().id() : TierId.NONE);
+  }
+
+  private void putRaw(Operation operation, DeviceJob job, int place) {
+    RawPuts raw = rawPuts;
+    if (raw == null) {
+      throw new IllegalStateException("a block that does not fit, before the verbs are connected");
+    }
+    // Its copies are over: it has no slot that they need.
+    job.handed[place] = 0;
+    raw.putRaw(operation, place);
   }
 
   /**

@@ -1,10 +1,12 @@
 package io.kvtier.daemon.index.device;
 
+import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.Share;
 import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.Replica;
 import io.kvtier.layout.Shard;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.tiers.gpu.DevicePipeline;
 import io.kvtier.tiers.gpu.DeviceRegion;
 import io.kvtier.tiers.gpu.DeviceRegionSpec;
@@ -30,6 +32,9 @@ public final class Region {
   final Shard shard;
 
   final Replica replica;
+
+  /** How blocks of its namespace are encoded; null: they are raw. */
+  final @Nullable BlockEncoding encoding;
 
   /** Whether the engine copies the region's blocks itself: it is never opened. */
   final boolean isOnHost;
@@ -75,9 +80,15 @@ public final class Region {
   /** The last one whose blocks were found to be like its own. */
   private @Nullable Region alike;
 
-  Region(int id, int namespaceId, DeviceRegionSpec spec, Share share, @Nullable Operation waiting) {
+  Region(
+      int id,
+      Namespaces.Namespace namespace,
+      DeviceRegionSpec spec,
+      Share share,
+      @Nullable Operation waiting) {
     this.id = id;
-    this.namespaceId = namespaceId;
+    namespaceId = namespace.id();
+    encoding = namespace.encoding();
     layout = spec.layout();
     shard = layout.shard();
     replica = spec.replica();

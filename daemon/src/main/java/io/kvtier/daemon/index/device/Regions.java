@@ -81,7 +81,7 @@ final class Regions {
       refuse(session, request, why);
       spec.close();
     } else if (spec.isOnHost()) {
-      Region region = new Region(nextRegion++, namespace.id(), spec, session.share, null);
+      Region region = new Region(nextRegion++, namespace, spec, session.share, null);
       table.add(session, region);
       writer.completeShort(session, request, Status.OK, region.id);
     } else if (!order(session, request, namespace, spec)) {
@@ -101,11 +101,11 @@ final class Regions {
           + "' "
           + namespace.blockBytes();
     }
-    if (namespace.encoding() != null) {
+    if (spec.isOnHost() && namespace.encoding() != null) {
       return "the blocks of namespace '"
           + namespace.name()
-          + "' can be encoded, and regions can't have encoded blocks yet: register a namespace"
-          + " without "
+          + "' can be encoded, and engines that copy blocks themselves don't read encoded ones:"
+          + " register a namespace without "
           + BlockEncoding.PROPERTY;
     }
     String form = namespace.properties().get(FORM);
@@ -153,11 +153,11 @@ final class Regions {
     if (operation == null) {
       return false;
     }
-    Region region = new Region(nextRegion++, namespace.id(), spec, session.share, operation);
+    Region region = new Region(nextRegion++, namespace, spec, session.share, operation);
     table.add(session, region);
     operation.open = 1;
     operations.promise(session, operation, request);
-    opener().order(RegionOrder.open(region.id, spec));
+    opener().order(RegionOrder.open(region.id, spec, namespace.encoding()));
     return true;
   }
 

@@ -43,7 +43,7 @@ public final class Operation {
   /** RESERVE: the client makes the checksums while it copies. */
   public boolean isCopied;
 
-  /** ACQUIRE: the client reads encoded blocks. */
+  /** ACQUIRE and ONBOARD: who gets the blocks reads encoded ones. */
   public boolean readsEncoded;
 
   /** RESERVE: the client writes only a shard of each block. */

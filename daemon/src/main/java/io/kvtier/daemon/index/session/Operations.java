@@ -99,7 +99,9 @@ public final class Operations {
     operation.beganNs = latencies.roundNs();
     operation.namespaceId = request.namespaceId;
     operation.isCopied = request.has(RequestDescriptor.FLAG_CHECKSUMS);
-    operation.readsEncoded = request.has(RequestDescriptor.FLAG_ENCODED);
+    // A GPU decodes on the way to its engine.
+    operation.readsEncoded =
+        request.has(RequestDescriptor.FLAG_ENCODED) || request.verb == Verb.ONBOARD;
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
     requests.began(operation, request.origin);

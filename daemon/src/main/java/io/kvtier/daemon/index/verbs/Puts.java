@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.core.PutForms;
 import io.kvtier.daemon.index.device.Devices;
 import io.kvtier.daemon.index.device.PartialBlocks;
 import io.kvtier.daemon.index.move.BlockStore;
@@ -32,7 +33,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
 /** RESERVE, COMMIT and OFFLOAD: how blocks come in, and how they wait for a slot. */
-public final class Puts {
+public final class Puts implements Devices.RawPuts {
   /** The outcome of an attempt to get a slot. */
   private enum Slot {
     /** There is no free slot. */
@@ -55,6 +56,7 @@ public final class Puts {
   private final PartialBlocks partial;
   private final WaiterTable firstWaiters;
   private final Counters counters;
+  private final PutForms forms;
   private final int holdsPerSessionMax;
   private final long reservationNs;
   private final LongSupplier clock;
@@ -82,6 +84,7 @@ public final class Puts {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
+    forms = new PutForms(counters);
     clock = core.clock();
     holdsPerSessionMax = core.limits().holdsPerSessionMax();
     reservationNs = core.limits().times().reservationNs();
@@ -184,8 +187,13 @@ public final class Puts {
       busy(operation, place, Refusals.Lack.RECORD);
       return block;
     }
-    boolean isEncoded = request.has(RequestDescriptor.FLAG_ENCODED) && namespace.encoding() != null;
-    directory.set(Directory.FLAG_ENCODED, block, isEncoded);
+    // A GPU encodes whole blocks. Of a block that is put in parts, one part may not fit when others
+    // are in their places.
+    boolean isEncoded =
+        operation.verb == Verb.OFFLOAD
+            ? devices.part().isWhole()
+            : request.has(RequestDescriptor.FLAG_ENCODED);
+    directory.set(Directory.FLAG_ENCODED, block, isEncoded && namespace.encoding() != null);
     directory.setLineage(
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
     directory.setImportance(block, request.importance());
@@ -305,6 +313,18 @@ public final class Puts {
     requests.wrote(block, operation.origin);
     devices.offload(operation, place, block);
     return Slot.BEGUN;
+  }
+
+  @Override
+  public void putRaw(Operation operation, int place) {
+    int block = operation.block[place];
+    // In use: the record stays until the slot is there.
+    store.use(block);
+    first.free(block);
+    directory.set(Directory.FLAG_ENCODED, block, false);
+    takeSlot(operations.sessionOf(operation), operation, place, block);
+    // The place was open for the copy before, and is so for this one.
+    operations.closePlace(operation);
   }
 
   /**
@@ -441,7 +461,7 @@ public final class Puts {
         continue;
       }
       requests.wrote(block, operation.origin);
-      countForm(block);
+      forms.count(namespaces.of(directory, block), directory.has(Directory.FLAG_ENCODED, block));
       if (isPart) {
         if (!partial.written(block)) {
           // The block becomes visible with the last shard.
@@ -462,20 +482,5 @@ public final class Puts {
       }
     }
     operations.endOrWait(session, operation, request);
-  }
-
-  /** Counts a commit in a namespace with an encoding. */
-  private void countForm(int block) {
-    Namespaces.Namespace namespace = namespaces.of(directory, block);
-    if (namespace.encoding() == null) {
-      return;
-    }
-    if (directory.has(Directory.FLAG_ENCODED, block)) {
-      counters.add(Counter.PUT_ENCODED, 1);
-      counters.add(Counter.PUT_ENCODED_BYTES, namespace.storedBytes(true));
-      counters.add(Counter.PUT_ENCODED_RAW_BYTES, namespace.blockBytes());
-    } else {
-      counters.add(Counter.PUT_RAW, 1);
-    }
   }
 }

@@ -36,7 +36,7 @@ public final class Verbs {
     puts = new Puts(core, parts, store, devices, upkeep::drains);
     parts.operations().whenEndsUnheard(puts::endLate);
     acquires = new Acquires(core, parts, store, devices);
-    devices.connect(acquires);
+    devices.connect(acquires, puts);
     holdings = new Holdings(core, parts, store, puts);
     registrations =
         new Registrations(
