@@ -40,11 +40,12 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "expandable": 60, "restart": 60, "engines": 60, "speed": 110, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "expandable": 60, "restart": 60, "engines": 60, "speed": 110, "encoded": 150, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them.
 RUNS = {"32KiB": (32, 16), "8KiB": (128, 4)}
+ENCODING = "exact bf16 4096"
 
 
 class Failure(Exception):
@@ -218,9 +219,15 @@ class Pool:
             events or [],
         )  # fmt: skip
 
-    def region(self, client: Client, name: str) -> DeviceRegion:
+    def region(self, client: Client, name: str, **properties: object) -> DeviceRegion:
         self.gpu.wait()
-        return DeviceRegion(client.namespace(name, block_bytes=self.block_bytes), self.spec(), name)
+        return DeviceRegion(client.namespace(name, block_bytes=self.block_bytes, **properties), self.spec(), name)
+
+    def fill_with_values(self) -> None:
+        """Values of bf16 as a model computes them, instead of random bits."""
+        for raw in self.raw:
+            raw.view(torch.bfloat16).normal_()
+        self.gpu.wait()
 
 
 def keys_of(count: int, seed: int) -> list[bytes]:
@@ -652,22 +659,84 @@ class Check:
         # Without a lower tier: what falls out of memory is dropped, and no disk is measured.
         self.daemon.kill()
         self.daemon.start(ssd__bytes=0, host__keep=0)
+        self.speed_of()
+
+    def speed_of(self, kind: str = "", **properties: object) -> None:
+        """Puts and gets of blocks in runs of some lengths; `kind` comes before the lengths in the names of rows."""
         blocks = 32 if self.quick else 1600
-        for runs in self.runs:
-            layers, tokens = RUNS[runs]
+        for length in self.runs:
+            layers, tokens = RUNS[length]
+            runs = f"{kind}_{length}" if kind else length
             with self.daemon.client() as client:
                 pool = Pool(self.gpu, "CBNHD", layers=layers, blocks=2 * blocks, tokens=tokens, heads=8, dim=128)
-                namespace = client.namespace(f"speed-{runs}", block_bytes=pool.block_bytes)
-                with pool.region(client, f"speed-{runs}") as region:
+                if kind:
+                    pool.fill_with_values()
+                namespace = client.namespace(f"speed-{runs}", block_bytes=pool.block_bytes, **properties)
+                with pool.region(client, f"speed-{runs}", **properties) as region:
                     time.sleep(0 if self.quick else 1.5)  # the rest of the memory is being registered
                     self.put_and_get(namespace, region, runs, blocks, pool.block_bytes)
                     self.one_block(namespace, region, runs)
-                    if runs == "32KiB":
+                    if length == "32KiB":
                         self.layerwise(namespace, region, runs, blocks)
                 namespace.clear()
             del pool
             if self.gpu.is_real:
                 torch.cuda.empty_cache()
+
+    # ---- encoded blocks
+
+    def encoded(self) -> None:
+        """Blocks in fewer bytes: the GPU encodes what is put, and decodes what is got."""
+        if not self.link:
+            self.limits()
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        with self.daemon.client() as client:
+            compared = 0
+            for axes, order in (("CBNHD", "LCHND"), ("CBHND", "LCHND"), ("BCNHD", "LCND"), ("BLCNHD", "LCHND"), ("CBHND", "CLHND")):
+                compared += self.encoded_both_ways(client, axes, order)
+            self.row("encoded_blocks_compared", compared, "blocks")
+        # With another daemon: blocks in memory that a client may write are verified before they are got.
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        self.speed_of("encoded", encoding=ENCODING)
+
+    def encoded_both_ways(self, client: Client, axes: str, order: str) -> int:
+        """What the GPU encodes, the C core decodes, and the other way round."""
+        name = f"encoded-{axes}-{order}"
+        count, unfit = 12, 2
+        pool = Pool(self.gpu, axes, layers=6, blocks=36, tokens=16, heads=4, dim=128, order=order)
+        pool.fill_with_values()
+        for number in range(unfit):
+            for part in pool.block(number, range(2, 3)):
+                part.random_(0, 256)
+        before = client.counters()
+        with pool.region(client, name, encoding=ENCODING) as region:
+            namespace = client.namespace(name, block_bytes=pool.block_bytes, encoding=ENCODING)
+            all_ok(region.put(keys_of(count, 1), range(count)), f"{name}: put")
+            self.quiet(client)
+            kept = [[part.clone() for part in pool.block(number, range(6))] for number in range(count)]
+            all_ok(region.get(keys_of(count, 1), range(count, 2 * count)), f"{name}: get")
+            memory = bytearray(count * pool.block_bytes)
+            if namespace.get(keys_of(count, 1), memory, verify=True).run != count:
+                raise Failure(f"{name}: a host client does not get what a GPU has encoded")
+            blocks = [memory[at : at + pool.block_bytes] for at in range(0, len(memory), pool.block_bytes)]
+            if any(status is not OK for status in namespace.put(keys_of(count, 2), blocks)):
+                raise Failure(f"{name}: a host client can't put")
+            for layers in (range(3, 6), range(0, 3)):
+                all_ok(region.get(keys_of(count, 2), range(2 * count, 3 * count), layers=layers), f"{name}: get of a host client's")
+            self.gpu.wait()
+            for first, what in ((count, "a GPU has encoded"), (2 * count, "a host client has encoded")):
+                for number in range(count):
+                    for a, b in zip(kept[number], pool.block(first + number, range(6))):
+                        if not torch.equal(a, b):
+                            raise Failure(f"{name}: {int((a != b).sum())} of {a.numel()} bytes of block {number} are others that {what}")
+            after = client.counters()
+            for counter, expected in (("put_encoded", 2 * (count - unfit)), ("put_raw", 2 * unfit)):
+                if after[counter] - before[counter] != expected:
+                    raise Failure(f"{name}: {counter} has grown by {after[counter] - before[counter]}, expected {expected}")
+            namespace.clear()
+        return 2 * count
 
     def put_and_get(self, namespace: object, region: DeviceRegion, runs: str, blocks: int, block_bytes: int) -> None:
         rounds = 2 if self.quick else 3
@@ -763,7 +832,7 @@ class Check:
             kept_up = statistics.median(f[2] for f in figures)
             self.row(f"{name}_of_{runs}_runs_checksums_and_all", kept_up, "GB/s", f"link_{way}", self.link[way])
         gpu = namespace._client.stats()["gpus"][0]
-        for strategy in ("plain", "batch", "staged", "kernel"):
+        for strategy in ("plain", "batch", "staged", "kernel", "encoded"):
             self.row(f"{runs}_runs_by_{strategy}", gpu["copied_bytes"][strategy] / 1e9, "GB")
         namespace.clear()
         # The blocks for the other parts.
@@ -806,8 +875,8 @@ class Check:
             first.append((time.perf_counter() - begun) * 1e3)
             all_ok(copying, "layerwise")
             total.append((time.perf_counter() - begun) * 1e3)
-        self.row(f"get_{blocks}_blocks_first_layer", statistics.median(first), "ms")
-        self.row(f"get_{blocks}_blocks_all_layers", statistics.median(total), "ms")
+        self.row(f"get_{blocks}_blocks_of_{runs}_runs_first_layer", statistics.median(first), "ms")
+        self.row(f"get_{blocks}_blocks_of_{runs}_runs_all_layers", statistics.median(total), "ms")
         for _ in range(3):
             namespace.clear()
             begun = time.perf_counter()
@@ -815,7 +884,7 @@ class Check:
             for part in parts:
                 all_ok(part, "put by layers")
             plain.append((time.perf_counter() - begun) * 1e3)
-        self.row(f"put_{blocks}_blocks_layer_by_layer", statistics.median(plain), "ms")
+        self.row(f"put_{blocks}_blocks_of_{runs}_runs_layer_by_layer", statistics.median(plain), "ms")
 
     # ---- from SSD
 

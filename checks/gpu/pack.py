@@ -28,7 +28,7 @@ RUN = """#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH="$here/python:$here"
 case ${1:-} in
-  daemon | containers) part=$1; shift ;;
+  daemon | containers | granules) part=$1; shift ;;
   *) part=copies ;;
 esac
 exec "${PYTHON3:-python3}" -P -m "checks.gpu.$part" "$@"
