@@ -252,3 +252,28 @@ def test_lookup_blocksThatAreSought_areCountedOverAllParts() -> None:
     assert [found.sought_from(place) for place in range(8)] == [0, 0, 3, 2, 0, 0, 1, 0]
     assert Lookup.of_status(Status.DEADLINE, 3).sought_from(0) == 0
     assert found.at(7) is None
+
+
+def test_acquire_expectedBlocks_areAskedForAtOnce_andNameTheNode(driven: Driven) -> None:
+    keys = [index.to_bytes(8, "little") for index in range(protocol.KEYS_MAX + 5)]
+    acquire = operations.acquire(driven.context, keys, 0, 0, "node-1")
+    first = next(acquire)
+    second = acquire.send(7)
+    for asked, count in ((first, protocol.KEYS_MAX), (second, 5)):
+        assert isinstance(asked, operations.Submit)
+        assert (asked.request[0], asked.request[1], asked.request[10]) == (Verb.ACQUIRE, protocol.REQUEST_FLAG_EXPECTED, count)
+        assert asked.request[12] == _core.crc32c(b"node-1")
+    missed = b"".join(lease(status=Status.MISS) for _ in keys)
+    size = protocol.COMPLETION_LONG_RESULT_BYTES
+    assert acquire.send(8) == 7, "the first answer"
+    at = protocol.KEYS_MAX * size
+    assert acquire.send((Status.OK, 0, 0, missed[:at], False, Verb.ACQUIRE)) == 8
+    with pytest.raises(StopIteration) as stop:
+        acquire.send((Status.OK, 0, 0, missed[at:], False, Verb.ACQUIRE))
+    assert stop.value.value.statuses == [Status.MISS] * len(keys)
+
+
+def test_acquire_expectedBlocks_ofAnOlderDaemon_areAskedForAsAlways(driven: Driven) -> None:
+    driven.link.expects = False
+    request = next(operations.acquire(driven.context, KEYS[:2], 0, 0, "node-1"))
+    assert (request[0], request[1], len(request)) == (Verb.ACQUIRE, 0, 12)

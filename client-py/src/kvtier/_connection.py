@@ -31,6 +31,9 @@ _VERSION_MINOR_ENCODED = 1
 _VERSION_MINOR_FRESH = 2
 """daemons know lookups that must be fresh from it on"""
 
+_VERSION_MINOR_EXPECTED = 3
+"""daemons know gets of blocks that a node is going to have from it on"""
+
 _CONNECT_AGAIN_NS = 5_000_000
 _HANDSHAKE_TIMEOUT_NS = 1_000_000_000
 _BACKOFF_FIRST_NS = 10_000_000
@@ -111,6 +114,8 @@ class Link:
         """whether the daemon knows encoded blocks"""
         self.asks_nodes_again = version_minor >= _VERSION_MINOR_FRESH
         """whether the daemon knows lookups that must be fresh"""
+        self.expects = version_minor >= _VERSION_MINOR_EXPECTED
+        """whether the daemon knows gets of blocks that a node is going to have"""
         self.words = words
         """the page of the session's memory with the words that count layers, mapped once more: a GPU may look at it for longer
         than the session lasts"""

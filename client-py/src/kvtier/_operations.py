@@ -701,8 +701,8 @@ def _merged(link: Link, statuses: list[Status], committed: Completion, count: in
     return [next(following) if status is _OK else status for status in statuses]
 
 
-def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) -> Operation[Leases]:
-    """Leases on all windows; they end with the earliest of them."""
+def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int, node: str = "") -> Operation[Leases]:
+    """Leases on all windows; they end with the earliest of them. With a node, blocks that are nowhere yet are expected from there."""
     link = context.link
     session = link.session
     namespace, status = yield from _namespace_id(context)
@@ -713,9 +713,17 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
     held: list[bytes] = []
     expires_ns = 0
     unmapped = Status.STALE
+    windows = spans(len(keys), protocol.KEYS_MAX)
+    tickets: deque[int] = deque()
     try:
-        for start, count in spans(len(keys), protocol.KEYS_MAX):
-            completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+        if node and link.expects:
+            # The blocks of all windows are expected at once: the node writes the first layers of all of them first.
+            for start, count in windows:
+                tickets.append((yield Submit(_expecting(context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns), node))))
+        for start, count in windows:
+            completion = yield (
+                tickets.popleft() if tickets else context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+            )
             completion = _checked(link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
                 leases += [Lease(completion[0])] * count
@@ -747,8 +755,16 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int) 
         session.fail(str(error))
         return Leases.of_status(Status.UNAVAILABLE, len(keys), context.properties.block_bytes)
     finally:
+        for ticket in tickets:
+            if ticket > 0:
+                link.forget(ticket)
         for ids in held:
             session.give_back(Verb.ACQUIRE, ids)
+
+
+def _expecting(request: _Whole, node: str) -> Request:
+    """An ACQUIRE of blocks that a node is going to have."""
+    return (*request[:1], request[1] | protocol.REQUEST_FLAG_EXPECTED, *request[2:], _core.crc32c(node.encode()))
 
 
 class Hold(NamedTuple):

@@ -209,12 +209,18 @@ COUNTERS = (
     "pushed_bytes",
     "nodes",
     "nodes_left",
+    "node_expected",
+    "node_expected_bytes",
+    "node_expected_lost",
+    "node_pieces",
+    "expected",
+    "followed",
 )
 """The daemon's counters, in their order in its region."""
 
 VERSION_MAJOR = 2
-VERSION_MINOR = 2
-VERSION = 131074
+VERSION_MINOR = 3
+VERSION = 131075
 KEYS_MAX = 2048
 KEY_BYTES_MAX = 32
 TEXT_BYTES_MAX = 4096
@@ -267,7 +273,8 @@ REQUEST_IMPORTANCE_NORMAL = 1
 REQUEST_IMPORTANCE_MAX = 3
 REQUEST_FLAG_ENCODED = 512
 REQUEST_FLAG_FRESH = 1024
-REQUEST_FLAGS_ALL = 2047
+REQUEST_FLAG_EXPECTED = 2048
+REQUEST_FLAGS_ALL = 4095
 REQUEST_PRIORITY_HIGH = 0
 REQUEST_PRIORITY_NORMAL = 1
 REQUEST_PRIORITY_LOW = 2

@@ -325,6 +325,7 @@ class Namespace:
         leading_run: bool = False,
         no_wait: bool = False,
         lease_s: float = 0.0,
+        expected_from: str = "",
         **options: Unpack[Options],
     ) -> Leases:
         """As `kvtier.Namespace.acquire`."""
@@ -333,7 +334,7 @@ class Namespace:
         if context is None or not keys:
             return Leases.of_status(Status.UNAVAILABLE, len(keys), self.block_bytes)
         flags = acquire_flags(leading_run, no_wait)
-        return await self._client._run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9)))
+        return await self._client._run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9), expected_from))
 
     async def prefetch(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """As `kvtier.Namespace.prefetch`."""

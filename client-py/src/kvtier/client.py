@@ -335,15 +335,25 @@ class Namespace:
         leading_run: bool = False,
         no_wait: bool = False,
         lease_s: float = 0.0,
+        expected_from: str = "",
         **options: Unpack[Options],
     ) -> Leases:
-        """Leases on blocks, to read them in place; from lower tiers they are promoted first. Arguments as of `get`."""
+        """Leases on blocks, to read them in place; from lower tiers they are promoted first.
+
+        Args:
+            expected_from: the name or the address of the node that is going to have those blocks that are nowhere yet, as
+                ``kvtier nodes`` shows it. They come from there while they are written, and this waits for them until
+                ``timeout``; blocks that have not come by then are ``DEADLINE`` or ``MISS``. The leases last from the arrival
+                of a block until `lease_s` after the timeout. A daemon before version 2.3 of the protocol waits for no blocks.
+
+        The other arguments are those of `get`.
+        """
         keys = as_keys(keys)
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return Leases.of_status(Status.UNAVAILABLE, len(keys), self.block_bytes)
         flags = acquire_flags(leading_run, no_wait)
-        return run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9)))
+        return run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9), expected_from))
 
     def prefetch(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """Starts to promote blocks to host memory: OK (there, or on its way), MISS or BUSY."""

@@ -284,9 +284,16 @@ class Namespace(blocking.Namespace):
         leading_run: bool = False,
         no_wait: bool = False,
         lease_s: float = 0.0,
+        expected_from: str = "",
         **options: Unpack[Options],
     ) -> Leases:
-        """Copies of blocks, which stay until they are released. Arguments as of `get`."""
+        """Copies of blocks, which stay until they are released. Arguments as of `get`.
+
+        Raises:
+            KvtierError: `expected_from` is given, which is not offered over gRPC.
+        """
+        if expected_from:
+            raise KvtierError(NO_EXPECTED)
         return self._carry(options, holdings.acquire, keys, leading_run, no_wait)
 
     def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
@@ -324,6 +331,7 @@ class Reservations(blocking.Reservations):
 
 
 NO_ANNOTATE = "annotate is not offered over gRPC: give annotations to put"
+NO_EXPECTED = "expected_from is not offered over gRPC: use a client on the node"
 
 
 def raise_unless_ok(ping: Ping) -> None:

@@ -198,7 +198,19 @@ public enum Counter {
       "gauge: bytes of pushed blocks in memory that nobody has used here; nodes.pushed_share bounds them"),
   GAUGE_NODES(
       1360, "nodes", "gauge: other nodes that are known, whether they can be reached or not"),
-  NODES_LEFT(1368, "nodes_left", "other nodes that left, or were not seen any more");
+  NODES_LEFT(1368, "nodes_left", "other nodes that left, or were not seen any more"),
+  NODE_EXPECTED(
+      1376,
+      "node_expected",
+      "blocks that gets expected from a node while it wrote them, and that came whole"),
+  NODE_EXPECTED_BYTES(1384, "node_expected_bytes", "bytes of these blocks"),
+  NODE_EXPECTED_LOST(
+      1392,
+      "node_expected_lost",
+      "blocks that gets expected from a node and that did not come: not in time, or not whole"),
+  NODE_PIECES(1400, "node_pieces", "pieces in which expected blocks came"),
+  GAUGE_EXPECTED(1408, "expected", "gauge: blocks that are expected from other nodes"),
+  GAUGE_FOLLOWED(1416, "followed", "gauge: blocks that other nodes expect from here");
 
   private final int offset;
   private final String key;

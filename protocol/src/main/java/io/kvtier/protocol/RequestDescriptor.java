@@ -39,7 +39,7 @@ package io.kvtier.protocol;
  *    54 u16 end layer     0: all layers (OFFLOAD, ONBOARD)
  *    56 u32 event         counted from 1; 0: none
  *    60 u32 progress      the word that counts layers, counted from 1; 0: none
- *    64 u32 shard         RESERVE: the region in host memory whose shard of each block the client will write; 0: whole blocks
+ *    64 u32 shard         RESERVE: the region in host memory whose shard of each block the client will write; 0: whole blocks. ACQUIRE with FLAG_EXPECTED: the CRC32C of the node's name, or of its address
  *    68 u32 reserved      zero to the end of the header: for fields of later minor versions
  *    96 end
  * trace context: the last bytes of a record with FLAG_CONTEXT
@@ -107,8 +107,14 @@ public final class RequestDescriptor {
    */
   public static final int FLAG_FRESH = 1024;
 
+  /**
+   * ACQUIRE: the node that the request names is going to have the blocks that are nowhere yet. They
+   * come from there piece by piece, as they are written. Since version 2.3.
+   */
+  public static final int FLAG_EXPECTED = 2048;
+
   /** All flags of this version. */
-  public static final int FLAGS_ALL = 2047;
+  public static final int FLAGS_ALL = 4095;
 
   public static final int PRIORITY_HIGH = 0;
   public static final int PRIORITY_NORMAL = 1;

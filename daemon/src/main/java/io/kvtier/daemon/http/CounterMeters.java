@@ -130,6 +130,23 @@ final class CounterMeters {
         Counter.GAUGE_NODES,
         new Name("kvtier.nodes", "nodes", "Other nodes that are known", Tags.empty()));
     names.put(
+        Counter.NODE_EXPECTED,
+        name("kvtier.node.expected.blocks", "Blocks that came while a node wrote them"));
+    names.put(
+        Counter.NODE_EXPECTED_BYTES,
+        new Name("kvtier.node.expected", "bytes", "Bytes of these blocks", Tags.empty()));
+    names.put(
+        Counter.NODE_EXPECTED_LOST,
+        name("kvtier.node.expected.lost", "Blocks that were expected from a node in vain"));
+    names.put(
+        Counter.NODE_PIECES, name("kvtier.node.pieces", "Pieces in which expected blocks came"));
+    names.put(
+        Counter.GAUGE_EXPECTED,
+        new Name("kvtier.expected", "blocks", "Blocks that are expected from nodes", Tags.empty()));
+    names.put(
+        Counter.GAUGE_FOLLOWED,
+        new Name("kvtier.followed", "blocks", "Blocks that nodes expect from here", Tags.empty()));
+    names.put(
         Counter.SAVED_PREFILL_NS,
         new Name(
             "kvtier.saved.prefill",

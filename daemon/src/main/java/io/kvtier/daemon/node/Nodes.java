@@ -11,6 +11,7 @@ import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.daemon.index.source.BlockSource;
+import io.kvtier.daemon.index.source.ExpectedBlocks;
 import io.kvtier.daemon.index.source.OuterBlocks;
 import io.kvtier.daemon.member.JGroupsMembership;
 import io.kvtier.daemon.member.Member;
@@ -213,9 +214,11 @@ public final class Nodes implements AutoCloseable {
         : new Grant("any node", config.tokenlessRole(), Grant.NO_TENANT);
   }
 
-  /** The source of other nodes' blocks, for the index; none if there are no other nodes. */
+  /** The sources of other nodes' blocks, for the index; none if there are no other nodes. */
   public List<BlockSource.Opener> openers() {
-    return !config.readsOthers() ? List.of() : List.of(OuterBlocks.opener(tier, bell));
+    return !config.readsOthers()
+        ? List.of()
+        : List.of(OuterBlocks.opener(tier, bell), ExpectedBlocks.opener(tier));
   }
 
   /**

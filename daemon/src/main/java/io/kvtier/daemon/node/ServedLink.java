@@ -25,10 +25,10 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Another node that reads blocks here, and perhaps pushes some: a session with the index, for as
- * long as the link lasts. A leased block is sent from its slot. The lease ends when the node says
- * that it has the bytes, when the link closes, or after the time of all leases. Confined to the
- * server's thread.
+ * Another node that reads blocks here, expects some, and perhaps pushes some: a session with the
+ * index, for as long as the link lasts. A leased block is sent from its slot. The lease ends when
+ * the node says that it has the bytes, when the link closes, or after the time of all leases.
+ * Confined to the server's thread.
  */
 final class ServedLink implements NodeLink.Listener {
   /** The most leases, and fetches that wait for one. */
@@ -44,6 +44,7 @@ final class ServedLink implements NodeLink.Listener {
   private final Map<Long, Boolean> leases = new HashMap<>();
 
   private final Intake intake;
+  private final PieceSender pieces;
   private volatile @Nullable NodeLink link;
   private @Nullable Session session;
   private volatile String name = "";
@@ -59,6 +60,7 @@ final class ServedLink implements NodeLink.Listener {
     this.server = server;
     cameNs = nowNs;
     intake = new Intake(this, server);
+    pieces = new PieceSender(this, server);
   }
 
   /** The blocks that the node pushes here. */
@@ -113,6 +115,8 @@ final class ServedLink implements NodeLink.Listener {
       case LOCATE -> locate(from, frame);
       case RELEASE -> release(now, frame);
       case PING -> from.send(answer(FrameType.PONG, Status.OK, frame.id()));
+      case FOLLOW -> pieces.follow(now, from, frame);
+      case STOP -> pieces.stop(now, frame);
       case SPACE -> intake.space(now, from, frame);
       case RESERVE -> intake.reserve(now, from, frame);
       case ABORT -> intake.abort(now, frame);
@@ -301,6 +305,7 @@ final class ServedLink implements NodeLink.Listener {
     session = null;
     leases.clear();
     intake.closed();
+    pieces.closed();
     NodeDirectory directory = server.directory();
     if (directory != null && hasAnnounced) {
       directory.end(incarnation, this);

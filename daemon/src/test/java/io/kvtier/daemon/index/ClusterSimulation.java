@@ -4,6 +4,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.OwnFind;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.source.ExpectedBlocks;
 import io.kvtier.daemon.index.source.OuterBlocks;
 import io.kvtier.daemon.member.Member;
 import io.kvtier.daemon.member.Membership;
@@ -21,11 +22,13 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.directory.NodeDirectory;
+import io.kvtier.tiers.node.Messages;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeHints;
 import io.kvtier.tiers.node.NodePeer;
 import io.kvtier.tiers.node.NodeReader;
 import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.node.PieceMap;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -34,6 +37,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -47,12 +52,13 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Several daemons' indexes on one thread, over a {@link SimulatedNetwork}: they put blocks, evict
- * them, read each other's, hand theirs to each other, break off, fall silent, leave, come back and
- * start anew. One seed decides everything. The oracle: a get delivers the bytes of its block or a
- * miss, within its deadline; no block is found damaged where the network damages none; a node is
- * only asked for blocks that it has said it has, since its start; pushed blocks fill their share at
- * most; hand-overs end; and in the end, no lease, no reservation and no slot is lost, and the
- * directory, if there is one, has exactly the blocks that connected nodes have.
+ * them, read each other's, expect blocks that another writes layer by layer, hand theirs to each
+ * other, break off, fall silent, leave, come back and start anew. One seed decides everything. The
+ * oracle: a get delivers the bytes of its block or a miss, within its deadline; no block is found
+ * damaged where the network damages none; a node is only asked for blocks that it has said it has,
+ * since its start; pushed blocks fill their share at most; hand-overs end; and in the end, no
+ * lease, no reservation and no slot is lost, the directory, if there is one, has exactly the blocks
+ * that connected nodes have, and a fresh lookup finds what another node has just got.
  */
 final class ClusterSimulation implements AutoCloseable {
   /** A bug put in on purpose, to see that the simulation finds it. */
@@ -77,7 +83,15 @@ final class ClusterSimulation implements AutoCloseable {
     /** Blocks whose partition gets another owner are not announced to it. */
     NEW_OWNERS_ARE_NOT_TOLD,
     /** What the owners of the directory have noted before its node left is not forgotten. */
-    LISTS_OF_NODES_THAT_LEFT_STAY
+    LISTS_OF_NODES_THAT_LEFT_STAY,
+    /** The pieces of a block are counted, so one that comes twice stands for another. */
+    COUNTER_IN_PLACE_OF_A_BITMAP,
+    /** A piece of a block that was given up goes to where the piece before it went. */
+    LATE_PIECE_INTO_A_REUSED_SLOT,
+    /** A block is leased no more while its pieces are being sent. */
+    PIECES_SENT_WITHOUT_A_LEASE,
+    /** A fresh lookup is answered from what nodes said before. */
+    FRESH_LOOKUP_ANSWERED_FROM_MEMORY
   }
 
   /** A promise was broken. */
@@ -90,7 +104,15 @@ final class ClusterSimulation implements AutoCloseable {
   }
 
   /** What happened in a run. */
-  record Outcome(int gets, int hits, long fetched, long pushed, int restarts, int changes) {}
+  record Outcome(
+      int gets,
+      int hits,
+      long fetched,
+      long pushed,
+      long expected,
+      long pieces,
+      int restarts,
+      int changes) {}
 
   private static final int STEPS = 2000;
   private static final int KEYS = 24;
@@ -103,6 +125,15 @@ final class ClusterSimulation implements AutoCloseable {
   private static final long DIRECTORY_BYTES = 64 << 10;
   private static final long DEADLINE_NS = 6_000_000_000L;
   private static final long HAND_OVER_NS = 2_000_000_000L;
+
+  /** Nodes are asked again without FLAG_FRESH after a second. */
+  private static final long FRESH_NS = 900_000_000L;
+
+  private static final int LAYERS = 4;
+  private static final int HEADS = 2;
+  private static final int HEAD_BYTES = IndexHarness.SLOT_BYTES / (LAYERS * HEADS);
+  private static final String NAMESPACE =
+      "name=test\nform=LCNHD:" + LAYERS + "x1:1x" + HEADS + "x" + HEAD_BYTES;
 
   private final SplittableRandom random;
   private final Planted planted;
@@ -125,13 +156,19 @@ final class ClusterSimulation implements AutoCloseable {
   private int hits;
   private long fetched;
   private long pushed;
+  private long expected;
+  private long pieces;
   private int restarts;
   private int changes;
 
   ClusterSimulation(long seed, Planted planted) throws IOException, ProtocolViolation {
     random = new SplittableRandom(seed);
     this.planted = planted;
-    slots = planted == Planted.LEASE_RELEASED_BEFORE_THE_READ_ENDED ? 3 : 3 + random.nextInt(8);
+    slots =
+        switch (planted) {
+          case LEASE_RELEASED_BEFORE_THE_READ_ENDED, LATE_PIECE_INTO_A_REUSED_SLOT -> 3;
+          default -> 3 + random.nextInt(8);
+        };
     boolean isBad = planted == Planted.NONE ? random.nextInt(3) != 0 : true;
     flips = flips();
     network =
@@ -143,9 +180,11 @@ final class ClusterSimulation implements AutoCloseable {
                 isBad ? random.nextDouble() * 0.01 : 0,
                 isBad ? 0.5 : 0,
                 pieces(),
-                flips));
+                flips,
+                repeats()));
     network.believesChecksums = planted == Planted.READ_WITHOUT_VERIFYING;
     network.releasesEarly = planted == Planted.LATE_BYTES_INTO_A_REUSED_SLOT;
+    network.landsLate = planted == Planted.LATE_PIECE_INTO_A_REUSED_SLOT;
     network.forgesIncarnations = planted == Planted.STALE_INCARNATION_ACCEPTED;
     boolean isTold = planted == Planted.HINTS_OF_A_NODE_THAT_LEFT || random.nextBoolean();
     members = isTold ? new SimulatedMembership(random.split()) : null;
@@ -178,6 +217,14 @@ final class ClusterSimulation implements AutoCloseable {
     };
   }
 
+  private double repeats() {
+    return switch (planted) {
+      case NONE -> random.nextInt(4) == 0 ? random.nextDouble() * 0.3 : 0;
+      case COUNTER_IN_PLACE_OF_A_BITMAP -> 0.3;
+      default -> 0;
+    };
+  }
+
   private int pieces() {
     return switch (planted) {
       case LEASE_RELEASED_BEFORE_THE_READ_ENDED -> 12;
@@ -195,6 +242,9 @@ final class ClusterSimulation implements AutoCloseable {
     network.heal();
     if (members != null) {
       members.merge();
+    }
+    for (Node node : nodes) {
+      node.endEngines();
     }
     for (int i = 0; i < END_STEPS && (i < END_STEPS_MIN || !isQuiet()); i++) {
       turn();
@@ -214,7 +264,39 @@ final class ClusterSimulation implements AutoCloseable {
       node.checkEnd();
       node.count();
     }
-    return new Outcome(gets, hits, fetched, pushed, restarts, changes);
+    checkFresh();
+    return new Outcome(gets, hits, fetched, pushed, expected, pieces, restarts, changes);
+  }
+
+  /** A block that no node had a moment ago is put at one, and found at another. */
+  private void checkFresh() throws ProtocolViolation {
+    network.calm();
+    for (int i = 0; i < END_STEPS && !isConnected(); i++) {
+      turn();
+    }
+    Node here = nodes.getFirst();
+    Node there = nodes.getLast();
+    long key = KEYS + 1;
+    Status answer = Status.PENDING;
+    for (int i = 0; i < END_STEPS && answer == Status.PENDING; i++) {
+      answer = here.lookUp(key, 0);
+      turn();
+    }
+    long beganNs = nowNs;
+    there.put(key);
+    while (!there.isFree()) {
+      turn();
+    }
+    if (answer != Status.MISS || there.lookUp(key, 0) != Status.OK) {
+      return; // there was no slot for the block
+    }
+    while (nowNs - beganNs < FRESH_NS) {
+      if (here.lookUp(key, RequestDescriptor.FLAG_FRESH) == Status.OK) {
+        return;
+      }
+      turn();
+    }
+    throw new Violation("a fresh lookup at " + here.address + " does not find key " + key);
   }
 
   private boolean isConnected() {
@@ -286,8 +368,18 @@ final class ClusterSimulation implements AutoCloseable {
       node.handOver().cancel();
     } else if (hasDirectory && dice < 776) {
       node.openDirectory();
-    } else if (members != null && dice < 794) {
-      change(members, node);
+    } else if (dice < 794) {
+      if (members != null) {
+        change(members, node);
+      }
+    } else if (dice < 850) {
+      node.writer().begin(random.nextInt(KEYS));
+    } else if (dice < 930) {
+      node.decoder().expect(nodes.get(random.nextInt(nodes.size())));
+    } else if (dice < 936) {
+      node.writer().hangUp();
+    } else if (dice < (planted == Planted.LATE_PIECE_INTO_A_REUSED_SLOT ? 1000 : 946)) {
+      node.decoder().hangUp();
     }
   }
 
@@ -323,7 +415,11 @@ final class ClusterSimulation implements AutoCloseable {
 
   /** The bytes of the block of a key. */
   private static void fill(MemorySegment slot, long key) {
-    for (long at = 0; at < slot.byteSize(); at += Long.BYTES) {
+    fill(slot, key, 0, slot.byteSize());
+  }
+
+  private static void fill(MemorySegment slot, long key, long from, long to) {
+    for (long at = from; at < to; at += Long.BYTES) {
       slot.set(ValueLayout.JAVA_LONG_UNALIGNED, at, key * 0x9E3779B97F4A7C15L + at);
     }
   }
@@ -359,6 +455,8 @@ final class ClusterSimulation implements AutoCloseable {
     private final Set<Long> present = new HashSet<>();
 
     private IndexHarness.@Nullable Client client;
+    private @Nullable Writer writer;
+    private @Nullable Decoder decoder;
 
     /** The key that the client waits for; -1: none. */
     private long sought = -1;
@@ -385,6 +483,14 @@ final class ClusterSimulation implements AutoCloseable {
       return Objects.requireNonNull(client);
     }
 
+    Writer writer() {
+      return Objects.requireNonNull(writer);
+    }
+
+    Decoder decoder() {
+      return Objects.requireNonNull(decoder);
+    }
+
     void start() throws IOException, ProtocolViolation {
       SimulatedNetwork.Transport here = network.transport(address);
       incarnation = random.nextLong() | 1;
@@ -395,7 +501,15 @@ final class ClusterSimulation implements AutoCloseable {
           new NodeTier(
               List.of(here),
               new NodeReader.Options(
-                  address.host(), incarnation, () -> "", text -> text, ASK_NS, FETCH_NS),
+                  address.host(),
+                  incarnation,
+                  () -> "",
+                  text -> text,
+                  ASK_NS,
+                  FETCH_NS,
+                  planted == Planted.COUNTER_IN_PLACE_OF_A_BITMAP
+                      ? CountedPieces::new
+                      : PieceMap::new),
               hints(),
               isForged ? () -> 0 : random::nextLong,
               () -> {},
@@ -405,7 +519,8 @@ final class ClusterSimulation implements AutoCloseable {
               new IndexHarness.Settings(1, slots)
                   .sessions(64)
                   .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
-                  .source(OuterBlocks.opener(made, () -> {})));
+                  .source(OuterBlocks.opener(made, () -> {}))
+                  .source(ExpectedBlocks.opener(made)));
       index.nowNs = nowNs;
       if (owned != null) {
         ChangeFeed feed = feed();
@@ -432,7 +547,9 @@ final class ClusterSimulation implements AutoCloseable {
       harness = index;
       server = serving;
       client = index.open();
-      client().register();
+      register(client());
+      writer = new Writer(index, random.split());
+      decoder = new Decoder(index, address);
       Membership telling =
           members == null
               ? new StaticMembership(all)
@@ -519,12 +636,30 @@ final class ClusterSimulation implements AutoCloseable {
     }
 
     private NodeHints hints() {
-      return planted == Planted.HINTS_OF_A_NODE_THAT_LEFT
-          ? new NodeHints(() -> nowNs, Runnable::run) {
-            @Override
-            public void forgetHolder(int holder) {}
-          }
-          : new NodeHints(() -> nowNs, Runnable::run);
+      return switch (planted) {
+        case HINTS_OF_A_NODE_THAT_LEFT ->
+            new NodeHints(() -> nowNs, Runnable::run) {
+              @Override
+              public void forgetHolder(int holder) {}
+            };
+        case FRESH_LOOKUP_ANSWERED_FROM_MEMORY ->
+            new NodeHints(() -> nowNs, Runnable::run) {
+              @Override
+              public void forget(ObjectKey key) {}
+            };
+        default -> new NodeHints(() -> nowNs, Runnable::run);
+      };
+    }
+
+    Status lookUp(long key, int flags) throws ProtocolViolation {
+      client().sendWords(Verb.LOOKUP, flags, 8, 1, new long[] {key});
+      return client().work().first();
+    }
+
+    /** The engines end: nothing is written or expected any more. */
+    void endEngines() throws IOException, ProtocolViolation {
+      writer().hangUp();
+      decoder().hangUp();
     }
 
     private NodeIndex served(IndexHarness index) {
@@ -534,6 +669,7 @@ final class ClusterSimulation implements AutoCloseable {
               planted == Planted.STALE_INCARNATION_ACCEPTED);
       return switch (planted) {
         case LEASE_RELEASED_BEFORE_THE_READ_ENDED -> new EarlyRelease(sessions);
+        case PIECES_SENT_WITHOUT_A_LEASE -> new EarlyUnfollow(sessions);
         case HINT_TAKEN_FOR_TRUTH -> new Trusting(sessions, index);
         case PUSH_VISIBLE_BEFORE_ITS_CHECKSUM, LATE_PUSH_INTO_A_REUSED_SLOT ->
             new EarlyEnd(sessions, planted == Planted.PUSH_VISIBLE_BEFORE_ITS_CHECKSUM);
@@ -560,6 +696,8 @@ final class ClusterSimulation implements AutoCloseable {
     void count() {
       fetched += harness().counters.get(Counter.NODE_FETCHED);
       pushed += harness().counters.get(Counter.NODE_TAKEN);
+      expected += harness().counters.get(Counter.NODE_EXPECTED);
+      pieces += harness().counters.get(Counter.NODE_PIECES);
     }
 
     /** The daemon is killed and starts anew, without its blocks. */
@@ -623,6 +761,8 @@ final class ClusterSimulation implements AutoCloseable {
         ignored += handOver().doWork();
       }
       checkPushed();
+      writer().work();
+      decoder().work();
       if (random.nextInt(4) == 0) {
         index.agent().checkInvariants();
       }
@@ -663,6 +803,9 @@ final class ClusterSimulation implements AutoCloseable {
 
     boolean isQuiet() {
       return isFree()
+          && decoder().isFree()
+          && harness().counters.get(Counter.GAUGE_EXPECTED) == 0
+          && harness().counters.get(Counter.GAUGE_FOLLOWED) == 0
           && harness().agent().isIdle()
           && !handOver().progress().isRunning()
           && harness().counters.get(Counter.GAUGE_LEASES) == 0
@@ -672,12 +815,228 @@ final class ClusterSimulation implements AutoCloseable {
     void checkEnd() {
       IndexHarness index = harness();
       if (!isQuiet()) {
-        throw new Violation("work, leases or a hand-over are left at " + address);
+        throw new Violation(
+            "at %s, %s is left; leases: %d, reservations: %d, expected: %d, followed: %d"
+                .formatted(
+                    address,
+                    handOver().progress().isRunning() ? "a hand-over" : index.agent(),
+                    index.counters.get(Counter.GAUGE_LEASES),
+                    index.counters.get(Counter.GAUGE_RESERVATIONS),
+                    index.counters.get(Counter.GAUGE_EXPECTED),
+                    index.counters.get(Counter.GAUGE_FOLLOWED)));
       }
       if (index.counters.get(Counter.LEASES_EXPIRED) > 0) {
         throw new Violation("a lease at " + address + " was not released");
       }
       index.agent().checkInvariants();
+    }
+  }
+
+  private static void register(IndexHarness.Client client) throws ProtocolViolation {
+    if (client.say(Verb.REGISTER, IndexHarness.SLOT_BYTES, NAMESPACE) != Status.OK) {
+      throw new IllegalStateException("the namespace is refused");
+    }
+  }
+
+  /** A prefill engine of some ranks, each with a shard of every layer or a layer of all heads. */
+  private static final class Writer {
+    private record Part(int region, int layer, int heads, int head) {}
+
+    private final IndexHarness harness;
+    private final SplittableRandom random;
+    private final boolean isByHeads;
+    private IndexHarness.Client client;
+    private final List<Part> regions = new ArrayList<>();
+
+    /** The parts of the block that are still to be written; empty: none is. */
+    private final ArrayDeque<Part> parts = new ArrayDeque<>();
+
+    /** The slot that is being written. */
+    private IndexHarness.@Nullable Answer reserved;
+
+    private boolean isAsking;
+    private long key = -1;
+
+    @SuppressWarnings("NullAway.Init") // open() comes first
+    Writer(IndexHarness harness, SplittableRandom random) throws IOException, ProtocolViolation {
+      this.harness = harness;
+      this.random = random;
+      isByHeads = random.nextBoolean();
+      open();
+    }
+
+    private void open() throws IOException, ProtocolViolation {
+      client = harness.open();
+      register(client);
+      regions.clear();
+      int heads = isByHeads ? 1 : HEADS;
+      for (int layer = 0; layer < LAYERS; layer++) {
+        for (int head = 0; head < HEADS; head += heads) {
+          regions.add(
+              new Part(client.registerRegion(text(layer, heads, head)), layer, heads, head));
+        }
+      }
+    }
+
+    private static String text(int layer, int heads, int head) {
+      return String.join(
+          "\n",
+          "device=host",
+          "layers=1",
+          "blocks=1",
+          "block_tokens=1",
+          "block_layers=" + LAYERS,
+          "first_layer=" + layer,
+          "part=kv:BHD:1,%d,%d:%d,%d,1:1:%d:%d"
+              .formatted(heads, HEAD_BYTES, heads * HEAD_BYTES, HEAD_BYTES, HEADS, head));
+    }
+
+    long key() {
+      return key;
+    }
+
+    void begin(long of) {
+      if (parts.isEmpty() && reserved == null && !isAsking) {
+        key = of;
+        parts.addAll(regions);
+      }
+    }
+
+    /** The engine dies with what it was writing. */
+    void hangUp() throws IOException, ProtocolViolation {
+      harness.close(client);
+      parts.clear();
+      reserved = null;
+      isAsking = false;
+      open();
+    }
+
+    void work() throws ProtocolViolation {
+      if (isAsking && client.hasAnswer()) {
+        answered(client.take());
+      } else if (!isAsking && random.nextInt(4) == 0) {
+        goOn();
+      }
+    }
+
+    private void answered(IndexHarness.Answer answer) {
+      isAsking = false;
+      if (answer.verb() == Verb.RESERVE && answer.first() == Status.OK) {
+        reserved = answer;
+      } else if (answer.first() != Status.OK) {
+        // The block is there, others write it, or there is no slot for it.
+        parts.clear();
+      }
+    }
+
+    private void goOn() throws ProtocolViolation {
+      IndexHarness.Answer slot = reserved;
+      if (slot != null) {
+        Part part = parts.remove();
+        long from = (long) part.layer * HEADS * HEAD_BYTES + (long) part.head * HEAD_BYTES;
+        MemorySegment bytes =
+            harness.slabs().asSlice(slot.places().getFirst(), IndexHarness.SLOT_BYTES);
+        fill(bytes, key, from, from + (long) part.heads * HEAD_BYTES);
+        client.sendIds(Verb.COMMIT, 0, 1, slot.ids().getFirst());
+        reserved = null;
+        isAsking = true;
+      } else if (!parts.isEmpty()) {
+        client.shard = parts.element().region;
+        client.sendKeys(Verb.RESERVE, key, 1);
+        client.shard = 0;
+        isAsking = true;
+      }
+    }
+  }
+
+  /** A decode engine, which expects what another node is writing. */
+  private final class Decoder {
+    private final IndexHarness harness;
+    private final NodeAddress address;
+    private IndexHarness.Client client;
+    private long key = -1;
+    private long deadlineNs;
+
+    @SuppressWarnings("NullAway.Init") // open() comes first
+    Decoder(IndexHarness harness, NodeAddress address) throws IOException, ProtocolViolation {
+      this.harness = harness;
+      this.address = address;
+      open();
+    }
+
+    private void open() throws IOException, ProtocolViolation {
+      client = harness.open();
+      register(client);
+    }
+
+    boolean isFree() {
+      return key < 0;
+    }
+
+    void expect(Node from) throws ProtocolViolation {
+      long of = from.writer().key();
+      if (isFree() && of >= 0) {
+        key = of;
+        deadlineNs = nowNs + DEADLINE_NS;
+        String name = random.nextBoolean() ? from.address.host() : from.address.toString();
+        client.shard = Checksums.of(MemorySegment.ofArray(name.getBytes(StandardCharsets.UTF_8)));
+        client.sendWords(Verb.ACQUIRE, RequestDescriptor.FLAG_EXPECTED, 8, 1, new long[] {key});
+        client.shard = 0;
+      }
+    }
+
+    /** The engine wants the block no more. */
+    void hangUp() throws IOException, ProtocolViolation {
+      harness.close(client);
+      key = -1;
+      open();
+    }
+
+    void work() throws ProtocolViolation {
+      if (isFree()) {
+        return;
+      }
+      if (client.hasAnswer()) {
+        check(client.take());
+        key = -1;
+      } else if (nowNs > deadlineNs) {
+        throw new Violation("key " + key + " was expected at " + address + " without an answer");
+      }
+    }
+
+    private void check(IndexHarness.Answer answer) throws ProtocolViolation {
+      if (answer.first() != Status.OK) {
+        return;
+      }
+      MemorySegment slot =
+          harness.slabs().asSlice(answer.places().getFirst(), IndexHarness.SLOT_BYTES);
+      if (!holds(slot, key)) {
+        throw new Violation("key " + key + " was expected at " + address + " and is wrong");
+      }
+      client.sendIds(Verb.RELEASE, 0, 1, answer.ids().getFirst());
+      IndexHarness.Answer ignored = client.await();
+    }
+  }
+
+  /** Counts pieces, whichever they are. */
+  private static final class CountedPieces extends PieceMap {
+    private int units = Integer.MAX_VALUE;
+    private int count;
+
+    @Override
+    protected boolean isNew(Messages.Piece piece) {
+      return true;
+    }
+
+    @Override
+    protected void add(Messages.Piece piece) {
+      units = piece.units();
+      count += piece.to() - piece.from();
+    }
+
+    @Override
+    protected boolean isWhole() {
+      return count >= units;
     }
   }
 
@@ -772,6 +1131,33 @@ final class ClusterSimulation implements AutoCloseable {
                     }
                   }))
           : index.call(session, call);
+    }
+  }
+
+  /** Ends the lease of each expected block when it is whole, and not when its bytes have left. */
+  private static final class EarlyUnfollow extends Passing {
+    EarlyUnfollow(NodeIndex index) {
+      super(index);
+    }
+
+    @Override
+    public boolean call(Session session, NodeCall call) {
+      if (!(call instanceof NodeCall.Follow follow)) {
+        return index.call(session, call);
+      }
+      NodeCall.Follow[] made = new NodeCall.Follow[1];
+      made[0] =
+          new NodeCall.Follow(
+              follow.block(),
+              follow.blockBytes(),
+              follow.withinNs(),
+              told -> {
+                follow.told().accept(told);
+                if (told instanceof NodeCall.Followed.Whole) {
+                  boolean ignored = index.call(session, new NodeCall.Unfollow(made[0], false));
+                }
+              });
+      return index.call(session, made[0]);
     }
   }
 

@@ -26,6 +26,8 @@ class ClusterSimulationTest {
   void anySeed_breaksNoPromise() throws IOException, ProtocolViolation {
     long fetched = 0;
     long pushed = 0;
+    long expected = 0;
+    long pieces = 0;
     int restarts = 0;
     int changes = 0;
     for (long seed = 0; seed < SEEDS; seed++) {
@@ -33,6 +35,8 @@ class ClusterSimulationTest {
         ClusterSimulation.Outcome outcome = run(seed, Planted.NONE);
         fetched += outcome.fetched();
         pushed += outcome.pushed();
+        expected += outcome.expected();
+        pieces += outcome.pieces();
         restarts += outcome.restarts();
         changes += outcome.changes();
       } catch (RuntimeException e) {
@@ -42,6 +46,8 @@ class ClusterSimulationTest {
     // Otherwise the simulation would show nothing.
     assertTrue(fetched > 10L * SEEDS, fetched + " blocks fetched");
     assertTrue(pushed > 2L * SEEDS, pushed + " blocks pushed");
+    assertTrue(expected > 2L * SEEDS, expected + " expected blocks came");
+    assertTrue(pieces > 2 * expected, pieces + " pieces of " + expected + " blocks came");
     assertTrue(restarts > 0);
     assertTrue(changes > SEEDS, changes + " nodes left");
   }

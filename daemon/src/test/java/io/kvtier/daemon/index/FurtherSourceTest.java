@@ -199,8 +199,8 @@ class FurtherSourceTest {
     return new IndexHarness(
         new IndexHarness.Settings(1, 16)
             .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
-            .source((directory, namespaces, isAwaited, waitingMax) -> neighbour.open(directory))
-            .source((directory, namespaces, isAwaited, waitingMax) -> second.open(directory)));
+            .source((core, _, _) -> neighbour.open(core.directory()))
+            .source((core, _, _) -> second.open(core.directory())));
   }
 
   private static Status get(IndexHarness.Client client, long key) throws ProtocolViolation {
@@ -264,7 +264,7 @@ class FurtherSourceTest {
                 new IndexHarness.Settings(1, 16)
                     .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
                     .source(OuterBlocks.opener(unreachable(transport, new NodeHints()), () -> {}))
-                    .source((directory, _, _, _) -> second.open(directory)))) {
+                    .source((core, _, _) -> second.open(core.directory())))) {
       IndexHarness.Client client = harness.open();
       client.register();
       second.unknown.add(6L);
@@ -329,6 +329,44 @@ class FurtherSourceTest {
       int ignored = harness.agent().doWork();
       assertFalse(client.hasAnswer());
       assertEquals(Status.INVALID_ARGUMENT, client.endReason());
+    }
+  }
+
+  @Test
+  void expectedBlock_withoutOtherNodes_isFetchedAsAlways() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      second.unknown.add(6L);
+      client.shard = 77;
+      client.sendWords(Verb.ACQUIRE, RequestDescriptor.FLAG_EXPECTED, 8, 2, new long[] {6, 7});
+      IndexHarness.Answer answer = client.await();
+      assertEquals(Status.OK, answer.first());
+      assertEquals(Status.MISS, answer.last());
+    }
+  }
+
+  @Test
+  void expectedBlocks_ofAnotherRequestThanAGet_areAViolation()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.sendWords(Verb.LOOKUP, RequestDescriptor.FLAG_EXPECTED, 8, 1, new long[] {6});
+      int ignored = harness.agent().doWork();
+      assertFalse(client.hasAnswer());
+      assertEquals(Status.INVALID_ARGUMENT, client.endReason());
+    }
+  }
+
+  @Test
+  void nodeOfAGetThatExpectsNothing_isRefused() throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness()) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.shard = 77;
+      client.sendWords(Verb.ACQUIRE, 0, 8, 1, new long[] {6});
+      assertEquals(Status.INVALID_ARGUMENT, client.work().status());
     }
   }
 

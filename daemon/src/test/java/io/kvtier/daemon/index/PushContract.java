@@ -3,11 +3,6 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.daemon.access.Grant;
-import io.kvtier.daemon.index.core.Namespaces;
-import io.kvtier.daemon.node.IndexSessions;
-import io.kvtier.daemon.node.NodeServer;
-import io.kvtier.daemon.node.SimulatedNetwork;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
@@ -15,163 +10,18 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
-import io.kvtier.tiers.node.NodeAddress;
-import io.kvtier.tiers.node.NodeLink;
-import io.kvtier.tiers.node.NodeTransport;
 import io.kvtier.tiers.transfer.Checksums;
-import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.List;
-import java.util.Objects;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/**
- * A daemon takes the blocks that another node pushes, over every transport. The test is the other
- * node, and writes its frames word by word.
- */
-abstract class PushContract {
-  private static final long TIMEOUT_NS = 20_000_000_000L;
-  private static final int SLOTS = 4096;
-  private static final long OURS = 11;
-  private static final long THEIRS = 22;
-
-  /** More than the kernel keeps of a connection; with a slab that holds it, and no other. */
-  private static final int LONG_BYTES = SLOTS * IndexHarness.SLOT_BYTES;
-
-  /** The transports of both sides, and where the second one accepts. */
-  record Sides(NodeTransport from, NodeTransport to, NodeAddress address) {}
-
-  /** Makes both sides; the acceptor takes each link that comes. */
-  abstract Sides open(SimulatedNetwork.Acceptor acceptor) throws IOException;
-
-  /** The side that pushes: it notes what it hears. */
-  private static final class Sender implements NodeLink.Listener {
-    final List<Frame> frames = new ArrayList<>();
-    @Nullable NodeLink link;
-    String closed = "";
-
-    @Override
-    public void onOpen(NodeLink opened) {
-      link = opened;
-    }
-
-    @Override
-    public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) {
-      frames.add(frame);
-      return null;
-    }
-
-    @Override
-    public void onPayload(NodeLink from, int checksum, boolean isKept) {}
-
-    @Override
-    public void onClosed(NodeLink from, String why) {
-      closed = why.isEmpty() ? "without a reason" : why;
-    }
-
-    NodeLink open() {
-      return Objects.requireNonNull(link);
-    }
-  }
-
-  private final Sender sender = new Sender();
-  private final Arena arena = Arena.ofShared();
-  private Role role = Role.WRITE;
-  private IndexHarness index;
-  private NodeServer server;
-  private Sides sides;
-
-  @SuppressWarnings("NullAway.Init") // start() comes first
-  PushContract() {}
-
-  @BeforeEach
-  void start() throws IOException {
-    index =
-        new IndexHarness(
-            new IndexHarness.Settings(2, SLOTS)
-                .checksums(new IndexHarness.NoPipeline(), Integer.MAX_VALUE));
-    sides = open(make -> server.admit(make));
-    server =
-        new NodeServer(
-            new NodeServer.Options(
-                "receiver",
-                THEIRS,
-                _ -> new Grant("node", role, Grant.NO_TENANT),
-                () -> {},
-                null,
-                8,
-                new AtomicInteger()),
-            sides.to(),
-            new IndexSessions(
-                index.agent(),
-                () -> {},
-                2,
-                slab -> index.slabs().asSlice((long) slab * LONG_BYTES, LONG_BYTES)),
-            TroubleLog.NONE);
-  }
-
-  @AfterEach
-  void stop() {
-    sides.from().close();
-    sides.to().close();
-    index.close();
-    arena.close();
-  }
-
-  // ---- the sender's words
-
-  private void turn() {
-    var _ = sides.from().poll(0) + server.doWork() + index.agent().doWork();
-    var _ = sides.to().poll(1_000_000);
-  }
-
-  private void await(BooleanSupplier condition) {
-    long end = System.nanoTime() + TIMEOUT_NS;
-    while (!condition.getAsBoolean()) {
-      turn();
-      assertTrue(System.nanoTime() < end, "closed: " + sender.closed + ", " + sender.frames);
-    }
-    index.agent().checkInvariants();
-  }
-
-  private static Frame frame(FrameType type, long id) {
-    return Frame.of(type, Status.OK, OURS, THEIRS, id);
-  }
-
-  /** Connects, and says who it is. */
-  private void greet() {
-    var _ = sides.from().connect(sides.address(), sender);
-    await(() -> sender.link != null);
-    ByteBuffer hello = ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN);
-    hello.putInt(4).put("node".getBytes(StandardCharsets.UTF_8)).putInt(0).flip();
-    sender.open().send(Frame.of(FrameType.HELLO, Status.OK, OURS, 0, 1).with(hello));
-    assertEquals(FrameType.WELCOME, answer(1).type());
-  }
-
-  /** The next answer to a frame. */
-  private Frame answer(long id) {
-    int[] at = {-1};
-    await(() -> {
-      for (int i = 0; i < sender.frames.size() && at[0] < 0; i++) {
-        at[0] = sender.frames.get(i).id() == id ? i : -1;
-      }
-      return at[0] >= 0;
-    });
-    return sender.frames.remove(at[0]);
-  }
-
+/** A daemon takes the blocks that another node pushes, over every transport. */
+abstract class PushContract extends FollowContract {
   private static String text(int blockBytes) {
     return blockBytes + "\nname=pushed\nsize=" + blockBytes;
   }
@@ -184,11 +34,6 @@ abstract class PushContract {
     body.putLong(name[0]).putLong(name[1]).put(text).flip();
     sender.open().send(frame(FrameType.SPACE, 2).with(body));
     return name;
-  }
-
-  private static long[] fingerprint(String text) {
-    Namespaces.Fingerprint name = Namespaces.fingerprintOf(text);
-    return new long[] {name.high(), name.low()};
   }
 
   private void reserve(long id, long[] name, int blockBytes, long key, int checksum) {
@@ -210,19 +55,6 @@ abstract class PushContract {
             frame(FrameType.PUSH, id).with((int) block.byteSize(), Checksums.of(block), 0),
             block,
             () -> {});
-  }
-
-  private MemorySegment block(int bytes, long seed) {
-    MemorySegment block = arena.allocate(bytes, 8);
-    for (long at = 0; at < bytes; at += 8) {
-      block.set(ValueLayout.JAVA_LONG, at, seed * 0x9E3779B97F4A7C15L + at);
-    }
-    return block;
-  }
-
-  private long count(Counter counter) {
-    index.agent().stop();
-    return index.counters.get(counter);
   }
 
   /** What a client here finds in the place of a key; null for nothing. */

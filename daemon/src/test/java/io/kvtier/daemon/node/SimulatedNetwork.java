@@ -34,6 +34,7 @@ import org.jspecify.annotations.Nullable;
  *   <li>Links break, at either side or in the middle of a block, and both sides hear of it later.
  *   <li>A link can become silent: nothing moves on it any more, and no side hears of that.
  *   <li>Memory is written for a while after a link was told to discard a block, or to close.
+ *   <li>A faulty node sends a piece of a block twice, in place of the next one.
  *   <li>A link between two nodes can deliver frames of an earlier one again: when it is new, and
  *       when a request has the number of an earlier one.
  * </ul>
@@ -49,8 +50,15 @@ public final class SimulatedNetwork {
    * @param echoes the probability that a frame of an earlier link comes again on a new one
    * @param pieces in how many steps a block arrives at least
    * @param flips the probability that a byte of such a piece is damaged
+   * @param repeats the probability that a PIECE comes in place of the next one of its block
    */
-  public record Faults(long delayNs, double breaks, double echoes, int pieces, double flips) {}
+  public record Faults(
+      long delayNs, double breaks, double echoes, int pieces, double flips, double repeats) {
+    /** A network on which no piece comes twice. */
+    public Faults(long delayNs, double breaks, double echoes, int pieces, double flips) {
+      this(delayNs, breaks, echoes, pieces, flips, 0);
+    }
+  }
 
   private final LongSupplier clock;
   private final SplittableRandom random;
@@ -62,6 +70,9 @@ public final class SimulatedNetwork {
 
   /** A bug: memory counts as released at once, while bytes still arrive. */
   public boolean releasesEarly;
+
+  /** A bug: a piece that shall go nowhere goes to where the piece before it went. */
+  public boolean landsLate;
 
   /** A bug: the checksum of what came is the one that the frame promised. */
   public boolean believesChecksums;
@@ -248,6 +259,11 @@ public final class SimulatedNetwork {
     private String why = "";
     private @Nullable Runnable released;
 
+    /** The last PIECE of each block that was sent, and where the last one went that came. */
+    private final Map<Long, Message> lastPieces = new HashMap<>();
+
+    private final Map<Long, MemorySegment> lastTargets = new HashMap<>();
+
     /** The incarnations in the last frame of this link; 0 before the first. */
     private long sender;
 
@@ -332,7 +348,7 @@ public final class SimulatedNetwork {
       if (!first.isTaken) {
         first.isTaken = true;
         try {
-          first.target = listener.onFrame(this, seen(first));
+          first.target = landed(first, listener.onFrame(this, seen(first)));
           if (!first.isEcho) {
             hear(first.frame);
           }
@@ -369,6 +385,20 @@ public final class SimulatedNetwork {
         }
       }
       return 1;
+    }
+
+    private @Nullable MemorySegment landed(Message message, @Nullable MemorySegment target) {
+      if (message.frame.type() != FrameType.PIECE || message.payload == null) {
+        return target;
+      }
+      if (target != null) {
+        lastTargets.put(message.frame.id(), target);
+        return target;
+      }
+      MemorySegment before = lastTargets.get(message.frame.id());
+      boolean isLanding =
+          landsLate && before != null && before.byteSize() == message.payload.byteSize();
+      return isLanding ? before : null;
     }
 
     /** The frames of earlier links come after the first of this one. */
@@ -440,7 +470,8 @@ public final class SimulatedNetwork {
       Message last = met.incoming.peekLast();
       long dueNs = Math.max(later(), last == null ? 0 : last.dueNs);
       boolean hasPayload = payload.byteSize() > 0;
-      met.incoming.add(new Message(copy, hasPayload ? payload : null, sent, dueNs, false));
+      Message message = new Message(copy, hasPayload ? payload : null, sent, dueNs, false);
+      met.incoming.add(copy.type() == FrameType.PIECE ? repeated(message) : message);
       if (!hasPayload) {
         here.due.add(() -> {
           if (state == State.OPEN) {
@@ -453,6 +484,14 @@ public final class SimulatedNetwork {
         default -> {}
       }
       keep(copy, payload);
+    }
+
+    /** The piece, or the one that was sent before it. */
+    private Message repeated(Message piece) {
+      Message before = lastPieces.put(piece.frame.id(), piece);
+      return before != null && random.nextDouble() < faults.repeats
+          ? new Message(before.frame, before.payload, piece.sent, piece.dueNs, false)
+          : piece;
     }
 
     /** An earlier answer to a request of that number comes first. */

@@ -2,7 +2,8 @@ package io.kvtier.tiers.node;
 
 /**
  * The layout of what daemons send each other. A frame is a head, a body and, for {@link
- * FrameType#BLOCK} and {@link FrameType#PUSH}, the bytes of a block. All numbers are little-endian.
+ * FrameType#BLOCK}, {@link FrameType#PUSH} and {@link FrameType#PIECE}, bytes of a block. All
+ * numbers are little-endian.
  *
  * <pre>
  *  0 +---------------------+---------------------+

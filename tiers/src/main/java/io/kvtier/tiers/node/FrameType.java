@@ -28,7 +28,7 @@ public enum FrameType {
   /** The bytes of a block, and the lease that the holder keeps until RELEASE. */
   BLOCK(7),
 
-  /** The block of a FETCH can't be had: the status says why. */
+  /** The block of a FETCH or FOLLOW can't be had: the status says why. */
   NONE(8),
 
   /** Ends a lease. The status is CORRUPT if the bytes did not match their checksum. */
@@ -74,9 +74,21 @@ public enum FrameType {
   LOCATE(22),
 
   /** The nodes of the blocks of a LOCATE: {@link DirectoryMessages.Located}. */
-  LOCATED(23);
+  LOCATED(23),
 
-  private static final FrameType[] BY_CODE = new FrameType[24];
+  /** Asks for the bytes of one block that the other node may not have yet, piece by piece. */
+  FOLLOW(24),
+
+  /** Some bytes of the block of a FOLLOW. */
+  PIECE(25),
+
+  /** All pieces of the block of a FOLLOW were sent, and this is the checksum of the block. */
+  WHOLE(26),
+
+  /** Ends a FOLLOW. The status is CORRUPT if the bytes did not match the checksum of WHOLE. */
+  STOP(27);
+
+  private static final FrameType[] BY_CODE = new FrameType[28];
 
   static {
     for (FrameType type : values()) {
@@ -96,7 +108,7 @@ public enum FrameType {
 
   /** Whether the bytes of a block can follow the frame. */
   boolean hasBlock() {
-    return this == BLOCK || this == PUSH;
+    return this == BLOCK || this == PUSH || this == PIECE;
   }
 
   /** The type of a code; null if there is none. */

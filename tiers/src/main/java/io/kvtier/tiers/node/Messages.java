@@ -264,6 +264,101 @@ public final class Messages {
     }
   }
 
+  /**
+   * A block that a node wants as soon as the other one has it.
+   *
+   * @param withinNs how long the node waits for it, ns
+   * @param keys the key of the block
+   */
+  public record Follow(long withinNs, Keys keys) {
+    /** Reads the body of a FOLLOW. */
+    public static Follow of(ByteBuffer body) throws FrameException {
+      if (body.remaining() < Long.BYTES) {
+        throw new FrameException("a body of " + body.remaining() + " bytes follows no block");
+      }
+      long withinNs = body.getLong();
+      Keys keys = Keys.of(body);
+      if (withinNs < 0 || keys.count != 1 || keys.blockBytes == 0) {
+        throw new FrameException(
+            "a FOLLOW names "
+                + keys.count
+                + " blocks of "
+                + keys.blockBytes
+                + " bytes, within "
+                + withinNs
+                + " ns: that can't be");
+      }
+      return new Follow(withinNs, keys);
+    }
+  }
+
+  /** The body of a FOLLOW. */
+  static ByteBuffer followOf(Transfer block, long withinNs) {
+    Keys keys = keys(block, 1, block.length, ByteBuffer.wrap(block.key, 0, block.keyBytes));
+    return keys.put(
+            little(Long.BYTES + Keys.HEAD_BYTES + block.keyBytes).putLong(Math.max(0, withinNs)))
+        .flip();
+  }
+
+  /**
+   * The place of a PIECE in its block.
+   *
+   * @param units in how many equal parts the block is cut
+   * @param from the first of these parts that the piece has
+   * @param to the part after the last one
+   */
+  public record Piece(int units, int from, int to) {
+    private static final int BYTES = 12;
+
+    /**
+     * Reads the body of a PIECE.
+     *
+     * @param blockBytes the length of the block
+     * @param pieceBytes the length of the piece
+     */
+    static Piece of(ByteBuffer body, int blockBytes, int pieceBytes) throws FrameException {
+      if (body.remaining() != BYTES) {
+        throw new FrameException("a body of " + body.remaining() + " bytes is no place of a piece");
+      }
+      Piece piece = new Piece(body.getInt(), body.getInt(), body.getInt());
+      if (piece.units < 1
+          || blockBytes % piece.units != 0
+          || piece.from < 0
+          || piece.from >= piece.to
+          || piece.to > piece.units
+          || piece.bytes(blockBytes) != pieceBytes) {
+        throw new FrameException(
+            "a PIECE of "
+                + pieceBytes
+                + " bytes has the parts "
+                + piece.from
+                + " to "
+                + piece.to
+                + " of "
+                + piece.units
+                + " of a block of "
+                + blockBytes
+                + " bytes: that can't be");
+      }
+      return piece;
+    }
+
+    /** The body of a PIECE. */
+    public ByteBuffer body() {
+      return little(BYTES).putInt(units).putInt(from).putInt(to).flip();
+    }
+
+    /** Where the piece begins in its block. */
+    public int offset(int blockBytes) {
+      return blockBytes / units * from;
+    }
+
+    /** The length of the piece. */
+    public long bytes(int blockBytes) {
+      return (long) (blockBytes / units) * (to - from);
+    }
+  }
+
   /** The body of a FETCH. */
   static ByteBuffer keyOf(Transfer block) {
     return keys(block, 1, block.length, ByteBuffer.wrap(block.key, 0, block.keyBytes)).body();

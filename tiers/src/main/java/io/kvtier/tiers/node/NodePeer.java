@@ -1,5 +1,8 @@
 package io.kvtier.tiers.node;
 
+import io.kvtier.tiers.transfer.Checksums;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 
@@ -56,6 +59,19 @@ public final class NodePeer {
   /** The number that stands for this node; {@link #SPARE} if it is not asked. */
   int number() {
     return number;
+  }
+
+  /**
+   * Whether a checksum is that of the node's name, or of its address.
+   *
+   * @param called a CRC32C
+   */
+  boolean isCalled(int called) {
+    return checksumOf(name) == called || checksumOf(address.toString()) == called;
+  }
+
+  private static int checksumOf(String text) {
+    return Checksums.of(MemorySegment.ofArray(text.getBytes(StandardCharsets.UTF_8)));
   }
 
   public NodeAddress address() {

@@ -27,8 +27,8 @@ import org.jspecify.annotations.Nullable;
  * one is asked as well: the block whose bytes begin to come first goes to the slot, the other goes
  * nowhere. A block that no node delivers is a miss.
  *
- * <p>Confined to the thread that calls {@link #doWork}, except {@link #fetch}, {@link #ask} and
- * {@link #survey(Survey)}.
+ * <p>Confined to the thread that calls {@link #doWork}, except {@link #fetch}, {@link #follow},
+ * {@link #ask} and {@link #survey(Survey)}.
  */
 public final class NodeReader {
   private static final long BUSY_WAIT_NS = TimeUnit.MILLISECONDS.toNanos(1);
@@ -46,6 +46,7 @@ public final class NodeReader {
    * @param shown makes texts of other nodes fit for logs and terminals
    * @param askNs how long a node may take to say which blocks it has
    * @param fetchNs how long all nodes together may take to deliver a block, from the first FETCH
+   * @param pieces makes the map of the pieces of an expected block
    */
   public record Options(
       String name,
@@ -53,7 +54,19 @@ public final class NodeReader {
       Supplier<String> token,
       UnaryOperator<String> shown,
       long askNs,
-      long fetchNs) {}
+      long fetchNs,
+      Supplier<PieceMap> pieces) {
+    /** Settings with the usual maps of pieces. */
+    public Options(
+        String name,
+        long incarnation,
+        Supplier<String> token,
+        UnaryOperator<String> shown,
+        long askNs,
+        long fetchNs) {
+      this(name, incarnation, token, shown, askNs, fetchNs, PieceMap::new);
+    }
+  }
 
   private final int number;
   private final NodeTransport transport;
@@ -61,6 +74,7 @@ public final class NodeReader {
   private final NodeHints hints;
   private final PushQueue pushes;
   private final Consumer<Transfer> finished;
+  private final Consumer<Transfer> followed;
   private final TroubleLog troubles;
   private final List<PeerLink> links = new ArrayList<>();
 
@@ -69,6 +83,7 @@ public final class NodeReader {
 
   private final Queue<Runnable> changes = new ConcurrentLinkedQueue<>();
   private final Queue<Transfer> toFetch = new ConcurrentLinkedQueue<>();
+  private final Queue<Transfer> toFollow = new ConcurrentLinkedQueue<>();
   private final Queue<List<Question>> toAsk = new ConcurrentLinkedQueue<>();
   private final Queue<Survey> toSurvey = new ConcurrentLinkedQueue<>();
 
@@ -92,6 +107,7 @@ public final class NodeReader {
    *     answer of an earlier start answers nothing
    * @param pushes the blocks that all readers push
    * @param finished takes transfers that are over; on the reader's thread
+   * @param followed takes those of expected blocks
    */
   public NodeReader(
       int number,
@@ -101,6 +117,7 @@ public final class NodeReader {
       NodeHints hints,
       PushQueue pushes,
       Consumer<Transfer> finished,
+      Consumer<Transfer> followed,
       TroubleLog troubles) {
     this.number = number;
     this.pushes = pushes;
@@ -108,6 +125,7 @@ public final class NodeReader {
     this.options = options;
     this.hints = hints;
     this.finished = finished;
+    this.followed = followed;
     this.troubles = troubles;
     lastId = firstId;
   }
@@ -129,6 +147,12 @@ public final class NodeReader {
   /** Has a block fetched. The caller bounds how many are under way. */
   void fetch(Transfer transfer) {
     toFetch.add(transfer);
+    transport.wake();
+  }
+
+  /** Has a block expected from its node. The caller bounds how many are under way. */
+  void follow(Transfer transfer) {
+    toFollow.add(transfer);
     transport.wake();
   }
 
@@ -199,6 +223,10 @@ public final class NodeReader {
     }
     for (Transfer one = toFetch.poll(); one != null; one = toFetch.poll()) {
       begin(one, nowNs);
+      work++;
+    }
+    for (Transfer one = toFollow.poll(); one != null; one = toFollow.poll()) {
+      follow(one, nowNs);
       work++;
     }
     for (List<Question> some = toAsk.poll(); some != null; some = toAsk.poll()) {
@@ -472,6 +500,11 @@ public final class NodeReader {
   void damaged(Fetch fetch, NodePeer peer, int expected, int found) {
     hints.remove(fetch.key, peer.number());
     fetch.isCorrupt = true;
+    damaged(peer, expected, found);
+  }
+
+  /** Tells of bytes that did not match the checksum of their writer. */
+  void damaged(NodePeer peer, int expected, int found) {
     troubles.tell(
         "a block was damaged",
         "node "
@@ -484,12 +517,47 @@ public final class NodeReader {
 
   /** Ends a fetch: nothing writes the slot any more. */
   private void finish(Fetch fetch, Status status) {
-    Transfer transfer = fetch.transfer;
+    end(fetch.transfer, status, fetch.beganNs);
+    finished.accept(fetch.transfer);
+  }
+
+  // ---- expected blocks
+
+  private void follow(Transfer transfer, long nowNs) {
+    transfer.annotationBytes = 0;
+    transfer.cause = "";
+    transfer.pieces = 0;
+    Follow follow = new Follow(transfer, nowNs, options.pieces().get());
+    if (follow.isOver(nowNs)) {
+      followed(follow, Status.MISS, "");
+      return;
+    }
+    PeerLink named = null;
+    for (PeerLink link : links) {
+      named = link.peer().isCalled(transfer.node) ? link : named;
+    }
+    if (named == null) {
+      followed(follow, Status.IO_ERROR, "no node has the name or the address that a get names");
+    } else if (!named.follow(follow, nowNs)) {
+      followed(follow, Status.IO_ERROR, "node " + named.peer().address() + " is not connected now");
+    }
+  }
+
+  /** An expected block is there, or does not come: nothing writes its slot any more. */
+  void followed(Follow follow, Status status, String trouble) {
+    follow.transfer.cause = trouble;
+    if (!trouble.isEmpty()) {
+      troubles.tell("an expected block did not come", trouble);
+    }
+    end(follow.transfer, status, follow.beganNs);
+    followed.accept(follow.transfer);
+  }
+
+  private void end(Transfer transfer, Status status, long beganNs) {
     transfer.status = status;
     transfer.parent = 0;
     transfer.depth = 0;
-    transfer.elapsedNs = transport.nowNs() - fetch.beganNs;
-    finished.accept(transfer);
+    transfer.elapsedNs = transport.nowNs() - beganNs;
   }
 
   // ---- for links

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReferenceArray;
+import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
 import org.jctools.queues.atomic.MpscAtomicArrayQueue;
@@ -37,6 +38,9 @@ public final class NodeTier {
   /** The most fetches that are under way or wait. */
   public static final int DEPTH = 128;
 
+  /** The most blocks that are expected from other nodes. */
+  public static final int EXPECTED_MAX = 4096;
+
   /** The nodes, in the order in which they came. Guarded by itself. */
   private final Map<NodeAddress, NodePeer> peers = new LinkedHashMap<>();
 
@@ -45,7 +49,8 @@ public final class NodeTier {
   private final List<NodeReader> readers = new ArrayList<>();
   private final NodeHints hints;
   private final PushQueue pushes = new PushQueue(this::peers);
-  private final Fetches pipeline;
+  private final Reads pipeline;
+  private final Reads expected;
   private final AtomicInteger surveys = new AtomicInteger();
 
   /** The nodes that are asked, by their numbers. */
@@ -72,7 +77,8 @@ public final class NodeTier {
       Runnable bell,
       TroubleLog troubles) {
     this.hints = hints;
-    pipeline = new Fetches(readers, bell);
+    pipeline = new Reads(readers, bell, DEPTH, NodeReader::fetch);
+    expected = new Reads(readers, bell, EXPECTED_MAX, NodeReader::follow);
     for (NodeTransport transport : transports) {
       readers.add(
           new NodeReader(
@@ -83,6 +89,7 @@ public final class NodeTier {
               hints,
               pushes,
               pipeline::finish,
+              expected::finish,
               troubles));
     }
     hints.askWith(questions -> readers.getFirst().ask(questions));
@@ -217,16 +224,29 @@ public final class NodeTier {
     return pipeline;
   }
 
+  /**
+   * Waits for blocks that a node is going to have, and takes their pieces. The transfers name the
+   * node. A transfer that is given up ends soon after {@link #wakeReaders}.
+   */
+  public Pipeline expected() {
+    return expected;
+  }
+
+  /** Has the readers look for transfers that are given up; from any thread. */
+  public void wakeReaders() {
+    readers.forEach(NodeReader::wake);
+  }
+
   /** Has a block pushed to one of the nodes; from any thread. The caller bounds their number. */
   public void push(Push push) {
     pushes.add(push);
-    readers.forEach(NodeReader::wake);
+    wakeReaders();
   }
 
   /** Ends all pushes that no node has a slot for; from any thread. */
   public void cancelPushes() {
     pushes.cancel();
-    readers.forEach(NodeReader::wake);
+    wakeReaders();
   }
 
   /** Takes pushes again after {@link #cancelPushes}, when all earlier ones are over. */
@@ -244,17 +264,26 @@ public final class NodeTier {
     return false;
   }
 
-  /** Spreads fetches over the readers. The index offers and collects, the readers finish. */
-  private static final class Fetches implements Pipeline {
+  /** Spreads reads over the readers. The index offers and collects, the readers finish. */
+  private static final class Reads implements Pipeline {
     private final List<NodeReader> readers;
     private final Runnable bell;
-    private final MpscAtomicArrayQueue<Transfer> finished = new MpscAtomicArrayQueue<>(DEPTH);
+    private final int depth;
+    private final BiConsumer<NodeReader, Transfer> begin;
+    private final MpscAtomicArrayQueue<Transfer> finished;
     private int inFlight;
     private int turn;
 
-    Fetches(List<NodeReader> readers, Runnable bell) {
+    Reads(
+        List<NodeReader> readers,
+        Runnable bell,
+        int depth,
+        BiConsumer<NodeReader, Transfer> begin) {
       this.readers = readers;
       this.bell = bell;
+      this.depth = depth;
+      this.begin = begin;
+      finished = new MpscAtomicArrayQueue<>(depth);
     }
 
     void finish(Transfer transfer) {
@@ -264,12 +293,12 @@ public final class NodeTier {
 
     @Override
     public boolean offer(Transfer transfer) {
-      if (inFlight == DEPTH) {
+      if (inFlight == depth) {
         return false;
       }
       inFlight++;
       turn = (turn + 1) % readers.size();
-      readers.get(turn).fetch(transfer);
+      begin.accept(readers.get(turn), transfer);
       return true;
     }
 

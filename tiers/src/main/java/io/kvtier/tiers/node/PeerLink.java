@@ -70,6 +70,7 @@ final class PeerLink implements NodeLink.Listener {
   private final NodeReader reader;
   private final NodePeer peer;
   private final PushLine pushes;
+  private final FollowLine follows;
   private final Map<Long, Asked> asked = new LinkedHashMap<>();
   private final Map<Long, Fetching> fetches = new LinkedHashMap<>();
 
@@ -99,6 +100,9 @@ final class PeerLink implements NodeLink.Listener {
 
   private @Nullable Frame arrivingFrame;
 
+  /** Whether the bytes that are arriving are a piece of a block. */
+  private boolean isPieceArriving;
+
   /** The fetch that was given up while its block arrived: its slot may still be written. */
   private @Nullable Fetch ending;
 
@@ -106,6 +110,7 @@ final class PeerLink implements NodeLink.Listener {
     this.reader = reader;
     this.peer = peer;
     pushes = new PushLine(this, reader);
+    follows = new FollowLine(this, reader);
   }
 
   NodePeer peer() {
@@ -115,6 +120,16 @@ final class PeerLink implements NodeLink.Listener {
   /** The pushes to the node. */
   PushLine pushes() {
     return pushes;
+  }
+
+  /** Asks the node for a block that it may not have yet; false if the node can't be asked. */
+  boolean follow(Follow follow, long nowNs) {
+    NodeLink now = link;
+    if (now == null || state != State.READY) {
+      return false;
+    }
+    follows.begin(follow, nowNs);
+    return true;
   }
 
   @Nullable NodeLink link() {
@@ -168,7 +183,7 @@ final class PeerLink implements NodeLink.Listener {
   }
 
   boolean isWaiting() {
-    return !asked.isEmpty() || !fetches.isEmpty() || pushes.isWaiting();
+    return !asked.isEmpty() || !fetches.isEmpty() || pushes.isWaiting() || follows.isWaiting();
   }
 
   /** Blocks that are being fetched from this node must not be fetched from another one. */
@@ -223,6 +238,7 @@ final class PeerLink implements NodeLink.Listener {
     }
     endLate(now, nowNs);
     pushes.advance(now, nowNs);
+    follows.advance(now, nowNs);
   }
 
   private void ping(NodeLink now, long nowNs) {
@@ -382,11 +398,21 @@ final class PeerLink implements NodeLink.Listener {
       peer.countStale();
       arriving = null;
       arrivingFrame = null;
+      isPieceArriving = false;
       return null;
     }
     switch (frame.type()) {
       case ANSWER, LOCATED, NOTED -> answered(frame);
-      case NONE -> none(frame);
+      case NONE -> {
+        if (!follows.none(frame)) {
+          none(frame);
+        }
+      }
+      case PIECE -> {
+        isPieceArriving = true;
+        return follows.piece(frame);
+      }
+      case WHOLE -> follows.whole(from, frame);
       case BLOCK -> {
         return block(frame);
       }
@@ -468,6 +494,7 @@ final class PeerLink implements NodeLink.Listener {
     Fetching one = fetches.get(frame.id());
     arrivingFrame = frame;
     arriving = null;
+    isPieceArriving = false;
     if (one == null) {
       return null;
     }
@@ -490,6 +517,11 @@ final class PeerLink implements NodeLink.Listener {
 
   @Override
   public void onPayload(NodeLink from, int checksum, boolean isKept) {
+    if (isPieceArriving) {
+      isPieceArriving = false;
+      follows.arrived(isKept);
+      return;
+    }
     Frame frame = arrivingFrame;
     Fetch fetch = arriving;
     arriving = null;
@@ -556,6 +588,7 @@ final class PeerLink implements NodeLink.Listener {
     }
     arriving = null;
     arrivingFrame = null;
+    isPieceArriving = false;
     pingId = 0;
     if (wasReady) {
       reader.closed(this);
@@ -572,6 +605,7 @@ final class PeerLink implements NodeLink.Listener {
     unanswered.forEach(Asked::unanswered);
     released();
     pushes.closed(why);
+    follows.closed(why);
     for (Fetching one : undelivered) {
       if (!isGone) {
         peer.countError();

@@ -113,8 +113,18 @@ public final class Transfer {
   public int placeCount;
 
   /**
-   * The block of a STORE will be deleted: its row must not be written. The index sets this while
-   * another thread works on the transfer.
+   * LOAD of a block that a node is going to have: the CRC32C of the node's name or address, when
+   * the block is given up, and in how many pieces it came.
+   */
+  public int node;
+
+  public long deadlineNs;
+  public int pieces;
+
+  /**
+   * The block of a STORE will be deleted: its row must not be written. Or nobody waits for the
+   * block of a LOAD any more that a node is going to have. The index sets this while another thread
+   * works on the transfer.
    */
   public volatile boolean givenUp;
 

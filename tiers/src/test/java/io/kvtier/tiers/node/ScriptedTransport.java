@@ -45,6 +45,11 @@ final class ScriptedTransport implements NodeTransport {
     private final long incarnation;
     private long reader;
 
+    /** Runs when nothing writes the block any more that was discarded; null: at once. */
+    @Nullable Runnable released;
+
+    boolean holdsDiscarded;
+
     Link(NodeAddress address, Listener listener) {
       this.address = address;
       this.listener = listener;
@@ -94,6 +99,22 @@ final class ScriptedTransport implements NodeTransport {
       var _ = listener.onFrame(this, frame(type, status, request.id()).with(room.body()));
     }
 
+    /** A piece begins to come; returns where its bytes go, null for nowhere. */
+    @Nullable MemorySegment beginPiece(Frame follow, int units, int from, int to, int length)
+        throws FrameException {
+      Messages.Piece piece = new Messages.Piece(units, from, to);
+      return listener.onFrame(
+          this,
+          frame(FrameType.PIECE, Status.OK, follow.id()).with(length, 0, 0).with(piece.body()));
+    }
+
+    /** All pieces were sent. */
+    void whole(Frame follow, int checksum) throws FrameException {
+      var _ =
+          listener.onFrame(
+              this, frame(FrameType.WHOLE, Status.OK, follow.id()).with(0, checksum, 0));
+    }
+
     /** A block begins to come; returns where its bytes go, null for nowhere. */
     @Nullable MemorySegment begin(Frame fetch, byte value, int length) throws FrameException {
       CRC32C crc = new CRC32C();
@@ -133,8 +154,12 @@ final class ScriptedTransport implements NodeTransport {
     }
 
     @Override
-    public void discard(Runnable released) {
-      released.run();
+    public void discard(Runnable whenReleased) {
+      if (holdsDiscarded) {
+        released = whenReleased;
+      } else {
+        whenReleased.run();
+      }
     }
 
     @Override

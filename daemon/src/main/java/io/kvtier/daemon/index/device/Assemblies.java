@@ -11,7 +11,8 @@ import java.util.Arrays;
  * has claimed to copy. Such a block has a reserved slot, or waits for one, and no client can see
  * it. A pool that grows up to a limit; confined to the index.
  *
- * <p>The claims on a block are a bitmap: for each layer, one bit for each head.
+ * <p>The claims on a block are a bitmap: for each layer, one bit for each head. Another one says
+ * which of these bytes have arrived.
  */
 final class Assemblies {
   static final int NONE = -1;
@@ -26,7 +27,11 @@ final class Assemblies {
   private int[] sessionIndex = new int[0];
 
   private long[][] claimed = new long[0][];
+  private long[][] arrived = new long[0][];
   private int[] heads = new int[0];
+
+  /** How many layers each block has whose bytes follow each other; 1: all of them together. */
+  private int[] units = new int[0];
 
   /** How many bits are not claimed yet. */
   private int[] missing = new int[0];
@@ -60,7 +65,9 @@ final class Assemblies {
     block = Arrays.copyOf(block, to);
     sessionIndex = Arrays.copyOf(sessionIndex, to);
     claimed = Arrays.copyOf(claimed, to);
+    arrived = Arrays.copyOf(arrived, to);
     heads = Arrays.copyOf(heads, to);
+    units = Arrays.copyOf(units, to);
     missing = Arrays.copyOf(missing, to);
     users = Arrays.copyOf(users, to);
     failed = Arrays.copyOf(failed, to);
@@ -77,6 +84,7 @@ final class Assemblies {
     for (int one = to - 1; one >= from; one--) {
       block[one] = Directory.NONE;
       claimed[one] = new long[0];
+      arrived[one] = new long[0];
       next[one] = freeHead;
       freeHead = one;
     }
@@ -85,10 +93,11 @@ final class Assemblies {
   /**
    * Begins the assembly of a block, of which nothing is claimed yet.
    *
-   * @param shard any shard of the block
+   * @param part any part of the block
    * @return the number of the assembly, or {@link #NONE} when all are in use
    */
-  int begin(int ofBlock, Session of, Shard shard) {
+  int begin(int ofBlock, Session of, PartOfBlock part) {
+    Shard shard = part.shard;
     if (freeHead == NONE && block.length < most) {
       grow();
     }
@@ -106,6 +115,8 @@ final class Assemblies {
     failed[one] = false;
     hasClientBytes[one] = false;
     claimed[one] = ShardBits.cleared(claimed[one], missing[one]);
+    arrived[one] = ShardBits.cleared(arrived[one], missing[one]);
+    units[one] = part.areLayersRuns ? shard.blockLayers() : 1;
     int bucket = bucket(ofBlock);
     next[one] = buckets[bucket];
     buckets[bucket] = one;
@@ -168,6 +179,21 @@ final class Assemblies {
     return true;
   }
 
+  /** Layers of a shard have arrived. */
+  void arrive(int one, PartOfBlock part) {
+    int ignored = ShardBits.set(arrived[one], part.shard, heads[one], part.fromLayer, part.toLayer);
+  }
+
+  /** How many layers a block has whose bytes follow each other; 1: all of them together. */
+  int units(int one) {
+    return units[one];
+  }
+
+  /** Whether all heads of a layer have arrived. */
+  boolean hasLayer(int one, int layer) {
+    return ShardBits.isFull(arrived[one], heads[one], layer);
+  }
+
   /** Somebody who has claimed bytes copies them no more: they have arrived, or won't come. */
   void endUse(int one) {
     users[one]--;
@@ -213,7 +239,7 @@ final class Assemblies {
 
   /** Whether the assembly waits for bytes that did not come in time. */
   boolean isOverdue(int one, long nowNs) {
-    return block[one] != Directory.NONE && users[one] == 0 && nowNs >= endNs[one];
+    return block[one] != Directory.NONE && users[one] == 0 && !failed[one] && nowNs >= endNs[one];
   }
 
   int size() {

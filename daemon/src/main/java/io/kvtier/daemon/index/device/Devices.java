@@ -283,9 +283,18 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     Operation operation = operations.begin(session, request, request.count);
     if (operation != null) {
       operation.isOfShard = true;
+      operation.shard = region.id;
       part.set(region, 0, region.layout.layers());
     }
     return operation;
+  }
+
+  /** A client is about to write a shard of a block, on account of a hold. */
+  public void reserved(int hold, Operation operation) {
+    Region region = table.byId(operation.shard);
+    if (region != null) {
+      partial.reserved(hold, region);
+    }
   }
 
   /** The part of its blocks that the OFFLOAD or RESERVE copies which began last. */
@@ -378,7 +387,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
       putRaw(operation, job, place);
       return;
     } else {
-      offloaded(operation, place, isFlawed ? job.cut : status);
+      offloaded(operation, job, place, isFlawed ? job.cut : status);
     }
     operations.closePlace(operation);
   }
@@ -392,12 +401,16 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     Operations.decide(operation, place, status, TierId.of(operation.tier[place]));
   }
 
-  private void offloaded(Operation operation, int place, Status status) {
+  private void offloaded(Operation operation, DeviceJob job, int place, Status status) {
     int block = operation.block[place];
     // When the block is whole, it may be gone a moment later.
     Namespaces.Namespace namespace = namespaces.of(directory, block);
     boolean isEncoded = directory.has(Directory.FLAG_ENCODED, block);
-    boolean isWhole = status == Status.OK && partial.copied(block);
+    Region region = job.region;
+    boolean isWhole =
+        status == Status.OK
+            && region != null
+            && partial.copied(block, region, job.firstLayer, job.endLayer);
     if (isWhole) {
       forms.count(namespace, isEncoded);
     } else if (status != Status.OK) {

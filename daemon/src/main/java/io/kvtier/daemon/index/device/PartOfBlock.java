@@ -1,6 +1,7 @@
 package io.kvtier.daemon.index.device;
 
 import io.kvtier.layout.IndexRange;
+import io.kvtier.layout.KvAxis;
 import io.kvtier.layout.Replica;
 import io.kvtier.layout.Shard;
 
@@ -17,6 +18,9 @@ public final class PartOfBlock {
   /** The layer after the last one. */
   int toLayer = 1;
 
+  /** Whether the bytes of each layer of the block follow each other, layer by layer. */
+  boolean areLayersRuns;
+
   private Replica replica = Replica.ONLY;
 
   /**
@@ -28,6 +32,9 @@ public final class PartOfBlock {
   void set(Region region, int from, int to) {
     shard = region.shard;
     replica = region.replica;
+    areLayersRuns =
+        region.layout.parts().size() == 1
+            && region.layout.order().axes().getFirst() == KvAxis.LAYER;
     fromLayer = region.layout.firstLayer() + from;
     toLayer = region.layout.firstLayer() + to;
   }

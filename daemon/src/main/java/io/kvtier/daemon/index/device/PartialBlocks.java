@@ -2,18 +2,21 @@ package io.kvtier.daemon.index.device;
 
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
+import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Counter;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Blocks that are put together from copies of their layers and heads: by one rank of an engine that
  * copies layer by layer, or by several ranks that have a shard each. Ranks may belong to different
  * sessions, and copy to the block's slot by OFFLOAD, or by RESERVE and COMMIT of a shard. A block
  * becomes visible when all of its bytes have arrived. It is given up if a copy fails, or if the
- * missing bytes do not come. Confined to the index.
+ * missing bytes do not come. Then its slot is free when nobody copies there, and no node reads
+ * there any more. Confined to the index.
  */
 public final class PartialBlocks {
   /** The outcome of an attempt to add bytes to a block. */
@@ -26,14 +29,45 @@ public final class PartialBlocks {
     JOINED
   }
 
+  /** Hears of the bytes of blocks that are being put together. */
+  public interface Listener {
+    /**
+     * A piece of a block has arrived in its slot.
+     *
+     * @param units in how many equal parts the block is cut
+     * @param from the first of these parts that have arrived
+     * @param to the part after the last one
+     */
+    void onArrived(int block, int units, int from, int to);
+
+    /** A block will not be whole. */
+    void onLost(int block);
+  }
+
+  private static final Listener NOBODY =
+      new Listener() {
+        @Override
+        public void onArrived(int block, int units, int from, int to) {}
+
+        @Override
+        public void onLost(int block) {}
+      };
+
   private static final long LOOK_EVERY_NS = 100_000_000;
 
+  private final Directory directory;
   private final BlockStore store;
   private final Counters counters;
   private final LongSupplier clock;
   private final Assemblies assemblies;
   private final int perSessionMax;
   private final long restWithinNs;
+  private Listener listener = NOBODY;
+
+  /** The region whose shard each hold is of. */
+  private final @Nullable Region[] regionOfHold;
+
+  private final PartOfBlock arrived = new PartOfBlock();
   private long nextLookNs;
 
   /**
@@ -43,11 +77,18 @@ public final class PartialBlocks {
    */
   PartialBlocks(IndexCore core, BlockStore store, int most) {
     this.store = store;
+    directory = core.directory();
     counters = core.counters();
     clock = core.clock();
     assemblies = new Assemblies(most, core.limits().sessionsMax());
+    regionOfHold = new Region[core.limits().holdsMax()];
     perSessionMax = core.limits().holdsPerSessionMax();
     restWithinNs = core.limits().times().leaseNs();
+  }
+
+  /** Sets who hears of the bytes of blocks. */
+  public void connect(Listener told) {
+    listener = told;
   }
 
   /**
@@ -60,7 +101,7 @@ public final class PartialBlocks {
     int assembly =
         assemblies.size(session) >= perSessionMax
             ? Assemblies.NONE
-            : assemblies.begin(block, session, part.shard);
+            : assemblies.begin(block, session, part);
     return assembly != Assemblies.NONE && claim(assembly, part);
   }
 
@@ -97,31 +138,105 @@ public final class PartialBlocks {
   public void leave(int block) {
     int assembly = required(block);
     assemblies.endUse(assembly);
+    fail(assembly);
+  }
+
+  private void fail(int assembly) {
+    boolean isNews = !assemblies.isFailed(assembly);
     assemblies.fail(assembly);
+    if (isNews) {
+      listener.onLost(assemblies.block(assembly));
+    }
     settle(assembly);
   }
 
   /**
    * Bytes that were claimed have arrived, copied by a GPU.
    *
+   * @param from the first layer, by its number in the region
+   * @param to the layer after the last one
    * @return whether the block is whole
    */
-  boolean copied(int block) {
+  boolean copied(int block, Region region, int from, int to) {
     int assembly = required(block);
     assemblies.endUse(assembly);
+    arrived.set(region, from, to);
+    arrive(assembly);
     return settle(assembly);
+  }
+
+  /** A client is about to write a region's shard of a block, on account of a hold. */
+  void reserved(int hold, Region region) {
+    regionOfHold[hold] = region;
   }
 
   /**
    * Bytes that were claimed have arrived, written by a client.
    *
+   * @param hold the number of the client's reservation, which may have ended just now
    * @return whether the block is whole
    */
-  public boolean written(int block) {
+  public boolean written(int block, int hold) {
     int assembly = required(block);
     assemblies.setClientBytes(assembly);
     assemblies.endUse(assembly);
+    Region region = regionOfHold[hold];
+    regionOfHold[hold] = null;
+    if (region != null) {
+      arrived.set(region, 0, region.layout.layers());
+      arrive(assembly);
+    }
     return settle(assembly);
+  }
+
+  /** The bytes of {@link #arrived} are there. */
+  private void arrive(int assembly) {
+    assemblies.arrive(assembly, arrived);
+    if (!assemblies.isFailed(assembly)) {
+      tell(assembly, arrived.fromLayer, arrived.toLayer, listener);
+    }
+  }
+
+  /** Tells of the pieces of a block that have arrived. */
+  public void forEachPiece(int block, Listener told) {
+    int assembly = assemblies.find(block);
+    if (assembly != Assemblies.NONE && !assemblies.isFailed(assembly)) {
+      tell(assembly, 0, units(assembly), told);
+    }
+  }
+
+  private void tell(int assembly, int from, int to, Listener told) {
+    int units = units(assembly);
+    if (units == 1) {
+      return; // its bytes are told of when it is whole
+    }
+    int block = assemblies.block(assembly);
+    int begin = from;
+    for (int layer = from; layer < to; layer++) {
+      if (!assemblies.hasLayer(assembly, layer)) {
+        if (begin < layer) {
+          told.onArrived(block, units, begin, layer);
+        }
+        begin = layer + 1;
+      }
+    }
+    if (begin < to) {
+      told.onArrived(block, units, begin, to);
+    }
+  }
+
+  /** In how many parts a block is told of; the bytes of a layer do not follow if it is encoded. */
+  private int units(int assembly) {
+    boolean isEncoded = directory.has(Directory.FLAG_ENCODED, assemblies.block(assembly));
+    return isEncoded ? 1 : assemblies.units(assembly);
+  }
+
+  /** Nobody else reads a block here on account of a lease that has ended. */
+  public void released(int block) {
+    int assembly = assemblies.find(block);
+    if (assembly != Assemblies.NONE) {
+      settle(assembly);
+    }
   }
 
   private int required(int block) {
@@ -149,7 +264,7 @@ public final class PartialBlocks {
       }
       return true;
     }
-    if (assemblies.isUnused(assembly) && assemblies.isFailed(assembly)) {
+    if (assemblies.isUnused(assembly) && assemblies.isFailed(assembly) && !store.isHeld(block)) {
       assemblies.end(assembly);
       if (store.first().state(block) == CopyState.RESERVED) {
         store.abandon(block);
@@ -162,9 +277,8 @@ public final class PartialBlocks {
   void close(Session session) {
     for (int one = 0; one < assemblies.highWater() && assemblies.size(session) > 0; one++) {
       if (assemblies.isOf(one, session)) {
-        assemblies.fail(one);
         assemblies.disown(one);
-        settle(one);
+        fail(one);
       }
     }
   }
@@ -177,8 +291,7 @@ public final class PartialBlocks {
     nextLookNs = nowNs + LOOK_EVERY_NS;
     for (int one = 0; one < assemblies.highWater() && assemblies.size() > 0; one++) {
       if (assemblies.isOverdue(one, nowNs)) {
-        assemblies.fail(one);
-        settle(one);
+        fail(one);
         counters.add(Counter.PARTIAL_EXPIRED, 1);
       }
     }

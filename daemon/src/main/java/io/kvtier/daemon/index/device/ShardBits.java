@@ -75,6 +75,17 @@ final class ShardBits {
     return (to - from) * shard.heads().count();
   }
 
+  /** Whether all bits of a layer are set. */
+  static boolean isFull(long[] bits, int perLayer, int layer) {
+    int to = (layer + 1) * perLayer;
+    for (int bit = layer * perLayer; bit < to; bit = (bit | 63) + 1) {
+      if ((~bits[bit >>> 6] & mask(bit, to)) != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   private static boolean isOfAllHeads(Shard shard, int perLayer) {
     return perLayer == 1 || shard.heads().count() == perLayer;
   }

@@ -88,7 +88,7 @@ public final class BlockStore {
     int waitingMax = parts.core().limits().holdsMax();
     List<BlockSource> opened = new ArrayList<>();
     for (BlockSource.Opener one : parts.tiers().sources()) {
-      opened.add(one.open(directory, namespaces, parts.isAwaited(), waitingMax));
+      opened.add(one.open(parts.core(), parts.isAwaited(), waitingMax));
     }
     ObjectParts store = parts.tiers().objects();
     if (store != null) {
@@ -295,6 +295,11 @@ public final class BlockStore {
   /** A client holds a block, wherever it is. */
   public void pin(int block) {
     directory.addHolds(block, 1);
+  }
+
+  /** Whether anybody holds a block. */
+  public boolean isHeld(int block) {
+    return directory.holds(block) > 0;
   }
 
   /** A client no longer holds a block. */

@@ -67,20 +67,62 @@ public final class Fetches {
     if (source == Sources.NONE) {
       return Directory.NONE;
     }
-    int block = records.insertSought(namespace, group, keyBytes, isPresent);
+    int block = beginFetch(namespace, group, keyBytes, source, isPresent);
     if (block == Directory.NONE) {
       return Directory.NONE;
     }
-    directory.setLineage(block, 0, 0);
-    directory.addUses(block, 1);
-    directory.set(Directory.FLAG_FETCHING, block, true);
-    setSource(block, source);
-    first.setState(block, CopyState.STAGING);
     if (isPresent) {
       promotions.add(block, priority, prefetch);
     } else if (!sources.at(source).ask(block, priority, prefetch)) {
       miss(block);
       return Directory.NONE;
+    }
+    return block;
+  }
+
+  /**
+   * Fetches the block whose key the directory sought last, and did not find, from where it is known
+   * to be. If that is nowhere, waits for the block at a node that is going to have it. If no node
+   * is connected, fetches it as always.
+   *
+   * @param node the CRC32C of the node's name or address
+   * @param deadlineNs when the block is given up
+   * @return the block, on its way to the first tier, or {@link Directory#NONE}
+   */
+  public int expectSought(
+      Namespaces.Namespace namespace,
+      int group,
+      int keyBytes,
+      int priority,
+      int node,
+      long deadlineNs) {
+    int expecting = sources.expecting();
+    if (expecting == Sources.NONE || !sources.at(expecting).isOpen()) {
+      return fetchSought(namespace, group, keyBytes, priority, false);
+    }
+    if (promotions.isFull()) {
+      return Directory.NONE;
+    }
+    int present = sources.find(namespace, keyBytes, group, true);
+    int source = present == Sources.NONE ? expecting : present;
+    int block = beginFetch(namespace, group, keyBytes, source, true);
+    if (block != Directory.NONE) {
+      sources.at(source).expect(block, node, deadlineNs);
+      promotions.add(block, priority, false);
+    }
+    return block;
+  }
+
+  /** Adds the block that was sought last, without a slot. */
+  private int beginFetch(
+      Namespaces.Namespace namespace, int group, int keyBytes, int source, boolean isWanted) {
+    int block = records.insertSought(namespace, group, keyBytes, isWanted);
+    if (block != Directory.NONE) {
+      directory.setLineage(block, 0, 0);
+      directory.addUses(block, 1);
+      directory.set(Directory.FLAG_FETCHING, block, true);
+      setSource(block, source);
+      first.setState(block, CopyState.STAGING);
     }
     return block;
   }

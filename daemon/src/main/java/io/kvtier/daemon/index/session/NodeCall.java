@@ -77,6 +77,48 @@ public sealed interface NodeCall {
     record Busy() implements Leased {}
   }
 
+  // ---- blocks that another node expects
+
+  /**
+   * Tells another node's block as it comes, until {@link Unfollow}: its pieces while it is written,
+   * and its checksum when it is whole. What is told stays where it is until then.
+   *
+   * @param block its name
+   * @param blockBytes the length that the other node expects
+   * @param withinNs how long the other node waits, ns
+   */
+  record Follow(Blocks block, int blockBytes, long withinNs, Consumer<Followed> told)
+      implements NodeCall {}
+
+  /** What becomes of the block of a {@link Follow}. */
+  sealed interface Followed {
+    /**
+     * Some bytes of the block are in its slot.
+     *
+     * @param units in how many equal parts the block is cut
+     * @param from the first of these parts that are there
+     * @param to the part after the last one
+     */
+    record Piece(int slab, long offset, int units, int from, int to) implements Followed {}
+
+    /**
+     * The whole block is in its slot.
+     *
+     * @param checksum made by the block's writer
+     */
+    record Whole(int slab, long offset, int checksum) implements Followed {}
+
+    /** The block does not come. Nothing further is told. */
+    record Lost(Status status, String why) implements Followed {}
+  }
+
+  /**
+   * Nothing of a block is read here any more on account of a {@link Follow}.
+   *
+   * @param isDamaged whether the bytes that arrived did not match: the block is then checked here
+   */
+  record Unfollow(Follow follow, boolean isDamaged) implements NodeCall {}
+
   // ---- blocks that another node pushes
 
   /**

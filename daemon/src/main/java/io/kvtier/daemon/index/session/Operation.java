@@ -49,6 +49,9 @@ public final class Operation {
   /** RESERVE: the client writes only a shard of each block. */
   public boolean isOfShard;
 
+  /** The region that has the shard. */
+  public int shard;
+
   /** CLEAR and FLUSH: the next block to look at, and what is still being written. */
   public int cursor;
 

@@ -38,6 +38,7 @@ public final class Request extends KeyBatch {
 
   /**
    * RESERVE: the region in host memory whose shard of each block the client will write; 0: none.
+   * ACQUIRE of expected blocks: the CRC32C of the name or address of their node.
    */
   public int shard;
 

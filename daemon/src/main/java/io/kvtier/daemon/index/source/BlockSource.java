@@ -1,6 +1,6 @@
 package io.kvtier.daemon.index.source;
 
-import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.protocol.Counter;
@@ -58,8 +58,7 @@ public interface BlockSource {
      * @param isAwaited whether a request waits for a block
      * @param waitingMax the most blocks of gets that wait for an answer
      */
-    BlockSource open(
-        Directory directory, Namespaces namespaces, IntPredicate isAwaited, int waitingMax);
+    BlockSource open(IndexCore core, IntPredicate isAwaited, int waitingMax);
   }
 
   /** Hears the answer to a question that was asked for a get. */
@@ -140,6 +139,19 @@ public interface BlockSource {
   int waiting();
 
   // ---- reads
+
+  /** Whether the source waits for blocks that it does not have yet; then it has no others. */
+  default boolean isExpecting() {
+    return false;
+  }
+
+  /**
+   * A block with a record is going to be read that a node does not have yet.
+   *
+   * @param node the CRC32C of the node's name or address
+   * @param deadlineNs when the block is given up
+   */
+  default void expect(int block, int node, long deadlineNs) {}
 
   /** A read of a block is over, well or not. */
   void fetched(int block, Status status);

@@ -116,8 +116,8 @@ public final class OuterBlocks extends ProbedSource {
   }
 
   private static Opener opener(Parts parts, Runnable bell) {
-    return (directory, namespaces, isAwaited, waitingMax) ->
-        new OuterBlocks(parts, bell, directory, namespaces, isAwaited, waitingMax);
+    return (core, isAwaited, waitingMax) ->
+        new OuterBlocks(parts, bell, core.directory(), core.namespaces(), isAwaited, waitingMax);
   }
 
   @Override

@@ -10,10 +10,21 @@ public final class Sources {
   public static final int NONE = -1;
 
   private final BlockSource[] order;
+  private final int expecting;
   private int unknown = NONE;
 
   public Sources(List<BlockSource> sources) {
     order = sources.toArray(BlockSource[]::new);
+    int found = NONE;
+    for (int i = 0; i < order.length; i++) {
+      found = order[i].isExpecting() ? i : found;
+    }
+    expecting = found;
+  }
+
+  /** The source that waits for blocks of other nodes. */
+  public int expecting() {
+    return expecting;
   }
 
   public int count() {

@@ -82,7 +82,9 @@ public final class Acquires implements Peers.Tiers {
     }
     long leaseNs =
         request.argument <= 0 ? times.leaseNs() : Math.min(request.argument, times.leaseNsMax());
-    operation.value = operation.beganNs + leaseNs;
+    boolean isExpected = request.has(RequestDescriptor.FLAG_EXPECTED);
+    // Expected blocks come one after the other: none is given up before the others are there.
+    operation.value = (isExpected ? request.deadlineNs : operation.beganNs) + leaseNs;
     boolean leadingRun = request.has(RequestDescriptor.FLAG_LEADING_RUN);
     boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
@@ -100,9 +102,20 @@ public final class Acquires implements Peers.Tiers {
       boolean isFresh = block == Directory.NONE;
       if (isFresh && namespace != null) {
         block =
-            store
-                .fetches()
-                .fetchSought(namespace, request.group, request.keyBytes, request.priority, noWait);
+            isExpected
+                ? store
+                    .fetches()
+                    .expectSought(
+                        namespace,
+                        request.group,
+                        request.keyBytes,
+                        request.priority,
+                        request.shard,
+                        request.deadlineNs)
+                : store
+                    .fetches()
+                    .fetchSought(
+                        namespace, request.group, request.keyBytes, request.priority, noWait);
       }
       if (block == Directory.NONE
           || !acquireOne(session, request.priority, noWait, operation, i, block, isFresh)) {

@@ -104,7 +104,10 @@ public final class Holdings {
     switch (kind) {
       case HoldTable.RESERVATION -> puts.abandon(block);
       case HoldTable.LATE -> {}
-      default -> store.release(block);
+      default -> {
+        store.release(block);
+        puts.released(block);
+      }
     }
   }
 

@@ -17,10 +17,11 @@ import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What other nodes ask: which blocks are in the first tier, and leases of these. {@link NodeIntake}
- * has what they push, {@link NodeOutlet} what is pushed to them. A node sees the namespaces of its
- * session's tenant. It does not count as a client: what engines look up and find stays a figure of
- * its own. Confined to the index.
+ * What other nodes ask: which blocks are in the first tier, and leases of these. {@link
+ * NodeFollowers} has the blocks that they expect, {@link NodeIntake} what they push, {@link
+ * NodeOutlet} what is pushed to them. A node sees the namespaces of its session's tenant. It does
+ * not count as a client: what engines look up and find stays a figure of its own. Confined to the
+ * index.
  */
 public final class NodeCalls {
   private final Directory directory;
@@ -35,6 +36,7 @@ public final class NodeCalls {
   private final int holdsPerSessionMax;
   private final NodeIntake intake;
   private final NodeOutlet outlet;
+  private final NodeFollowers followers;
 
   NodeCalls(
       IndexCore core,
@@ -42,9 +44,11 @@ public final class NodeCalls {
       BlockStore store,
       Holdings holdings,
       NodeIntake intake,
-      NodeOutlet outlet) {
+      NodeOutlet outlet,
+      NodeFollowers followers) {
     this.intake = intake;
     this.outlet = outlet;
+    this.followers = followers;
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
@@ -66,6 +70,9 @@ public final class NodeCalls {
           answer.accept(lease(session, block, blockBytes));
       case NodeCall.Release(long lease, boolean isDamaged) ->
           holdings.endLease(session, lease, isDamaged);
+      case NodeCall.Follow follow -> followers.follow(session, follow);
+      case NodeCall.Unfollow(var follow, boolean isDamaged) ->
+          followers.unfollow(session, follow, isDamaged);
       case NodeCall.Introduce introduce ->
           introduce.answer().accept(intake.introduce(session, introduce));
       case NodeCall.Reserve(var block, var answer) -> answer.accept(intake.reserve(session, block));
@@ -129,9 +136,10 @@ public final class NodeCalls {
     return first.isResident(block) ? first : store.stack().storedIn(block);
   }
 
-  /** The bytes of pushed blocks, for the counters. */
+  /** The bytes of pushed blocks, and the blocks that are expected from here, for the counters. */
   void publishGauges() {
     intake.publishGauges();
+    counters.set(Counter.GAUGE_FOLLOWED, followers.size());
   }
 
   private int find(Namespaces.Namespace namespace, NodeCall.Blocks blocks, int i) {

@@ -285,6 +285,9 @@ public final class Puts implements Devices.RawPuts {
         slots.addWriter(slab, session.id());
       }
     }
+    if (operation.isOfShard) {
+      devices.reserved(hold, operation);
+    }
     operation.block[place] = block;
     operation.hold[place] = hold;
     operation.holdId[place] = holds.id(hold);
@@ -423,6 +426,11 @@ public final class Puts implements Devices.RawPuts {
     counters.add(Counter.RESERVATIONS_EXPIRED, 1);
   }
 
+  /** A node reads a block no more that may not be whole. */
+  void released(int block) {
+    partial.released(block);
+  }
+
   /** A reservation has ended without a commit. */
   void abandon(int block) {
     if (partial.has(block)) {
@@ -463,7 +471,7 @@ public final class Puts implements Devices.RawPuts {
       requests.wrote(block, operation.origin);
       forms.count(namespaces.of(directory, block), directory.has(Directory.FLAG_ENCODED, block));
       if (isPart) {
-        if (!partial.written(block)) {
+        if (!partial.written(block, hold)) {
           // The block becomes visible with the last shard.
           Operations.decide(operation, i, Status.OK, TierId.NONE);
           continue;

@@ -115,6 +115,9 @@ public final class RequestAdapter {
         && verb != Verb.LOOKUP_GROUPS) {
       throw new ProtocolViolation(verb + " looks nothing up, so its answer can't be fresh");
     }
+    if ((flags & RequestDescriptor.FLAG_EXPECTED) != 0 && verb != Verb.ACQUIRE) {
+      throw new ProtocolViolation(verb + " gets no blocks that could be expected");
+    }
     if ((flags & RequestDescriptor.FLAG_CORRUPT) != 0 && verb != Verb.RELEASE) {
       throw new ProtocolViolation(verb + " has read nothing that could be corrupt");
     }
@@ -195,14 +198,16 @@ public final class RequestAdapter {
           request,
           Status.DENIED,
           VerbRoles.refusal(verb.toString(), session.role(), verb));
-    } else if (request.shard != 0 && verb != Verb.RESERVE) {
+    } else if (request.shard != 0
+        && verb != Verb.RESERVE
+        && !request.has(RequestDescriptor.FLAG_EXPECTED)) {
       writer.refuse(
           session,
           request,
           Status.INVALID_ARGUMENT,
           "shard is "
               + Integer.toUnsignedLong(request.shard)
-              + ": only RESERVE names a shard; expected 0");
+              + ": only RESERVE names a shard, and ACQUIRE of expected blocks a node; expected 0");
     } else if (verb == Verb.STATS) {
       state.answer(session, request.correlationId, asker(session));
     } else if (isOfAll) {

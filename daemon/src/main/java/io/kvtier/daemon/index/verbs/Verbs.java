@@ -18,6 +18,7 @@ public final class Verbs {
   final Acquires acquires;
   final Holdings holdings;
   private final NodeCalls nodeCalls;
+  private final NodeFollowers followers;
   final Deletes deletes;
   final Scans scans;
   final Annotations annotations;
@@ -41,6 +42,8 @@ public final class Verbs {
     registrations =
         new Registrations(
             core.directory(), core.namespaces(), registry, parts.sessions(), parts.writer());
+    followers = new NodeFollowers(core, parts, store, devices.partial(), holdings);
+    devices.partial().connect(followers);
     nodeCalls =
         new NodeCalls(
             core,
@@ -48,7 +51,8 @@ public final class Verbs {
             store,
             holdings,
             new NodeIntake(core, parts, store, registrations, upkeep::drains),
-            new NodeOutlet(core, parts, store, holdings));
+            new NodeOutlet(core, parts, store, holdings),
+            followers);
     removals = new Removals(store, parts.operations());
     scans =
         new Scans(core.directory(), store, parts.operations(), removals, core.limits().holdsMax());
@@ -99,6 +103,7 @@ public final class Verbs {
   /** A copy in the first tier became resident, or failed to. */
   public void onFirstSettled(int block, Status status) {
     acquires.onFirstSettled(block, status);
+    followers.onFirstSettled(block, status);
   }
 
   /** A write to a lower tier ended, well or not. */
@@ -129,11 +134,12 @@ public final class Verbs {
     shortages.check(nowNs);
     holdings.checkTime(nowNs);
     retentions.checkTime(nowNs);
+    followers.checkTime(nowNs);
   }
 
   /** Whether any lease or reservation can expire, or retentions are over. */
   public boolean hasDeadlines() {
-    return holdings.hasDeadlines() || retentions.isBusy();
+    return holdings.hasDeadlines() || retentions.isBusy() || followers.size() > 0;
   }
 
   /** Whether there is work for the next round although nothing arrives. */
@@ -155,6 +161,7 @@ public final class Verbs {
    */
   public void endAllOf(Session session, boolean hasHungUp) {
     ends.endAllOf(session);
+    followers.endAllOf(session);
     holdings.endAllOf(session, hasHungUp);
   }
 }

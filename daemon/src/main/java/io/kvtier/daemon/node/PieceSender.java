@@ -1,0 +1,278 @@
+package io.kvtier.daemon.node;
+
+import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.node.Frame;
+import io.kvtier.tiers.node.FrameException;
+import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.Messages;
+import io.kvtier.tiers.node.NodeLink;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayDeque;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Sends another node the blocks that it expects, over one link: each piece when it is written, and
+ * the checksum when the block is whole. What can't be sent yet is a bit for each part of a block,
+ * so a slow node costs no memory, and gets larger pieces. Pieces go in the order in which they were
+ * written: the first layers of all blocks come before the last ones. Confined to the server's
+ * thread.
+ */
+final class PieceSender {
+  /** The most blocks that a node expects over one link. */
+  static final int FOLLOWS_MAX = 4096;
+
+  /** The most bytes, and frames, that are under way. */
+  private static final long BYTES_MAX = 8L << 20;
+
+  private static final int FRAMES_MAX = 256;
+
+  /**
+   * A smaller piece waits for the next one, unless it is the last: each costs a frame. Of a short
+   * block, a piece is a sixteenth.
+   */
+  private static final int PIECE_BYTES_MIN = 64 << 10;
+
+  private static final int PIECES_MIN = 16;
+
+  private static final int PIECE_BYTES_MAX = 1 << 20;
+
+  /** A block that the node expects. */
+  private static final class Followed {
+    final long id;
+    final int length;
+    final NodeCall.Follow call;
+    MemorySegment bytes = MemorySegment.NULL;
+    int units = 1;
+
+    /** The parts that can be sent, and those that were sent. */
+    final BitSet ready = new BitSet();
+
+    final BitSet sent = new BitSet();
+    boolean isQueued;
+    boolean isWhole;
+    int checksum;
+
+    /** Why the block does not come; null while it may come. */
+    NodeCall.Followed.@Nullable Lost lost;
+
+    /** Whether the node wants no more of it. */
+    boolean isStopped;
+
+    boolean isDamaged;
+
+    /** How many of its pieces are being read. */
+    int underway;
+
+    Followed(long id, int length, NodeCall.Follow call) {
+      this.id = id;
+      this.length = length;
+      this.call = call;
+    }
+  }
+
+  private final ServedLink owner;
+  private final NodeServer server;
+  private final Map<Long, Followed> follows = new HashMap<>();
+
+  /** Blocks with something to send. */
+  private final ArrayDeque<Followed> queue = new ArrayDeque<>();
+
+  private long bytes;
+  private int frames;
+
+  PieceSender(ServedLink owner, NodeServer server) {
+    this.owner = owner;
+    this.server = server;
+  }
+
+  /** How many blocks the node expects. */
+  int size() {
+    return follows.size();
+  }
+
+  // ---- what the node asks
+
+  void follow(Session session, NodeLink from, Frame frame) throws FrameException {
+    Messages.Follow wanted = Messages.Follow.of(frame.body());
+    long id = frame.id();
+    if (follows.containsKey(id)) {
+      return; // it came twice
+    }
+    Followed[] made = new Followed[1];
+    NodeCall.Follow call =
+        new NodeCall.Follow(
+            ServedLink.blocks(wanted.keys()),
+            wanted.keys().blockBytes(),
+            wanted.withinNs(),
+            told -> server.later(() -> told(session, from, made[0], told)));
+    Followed followed = new Followed(id, wanted.keys().blockBytes(), call);
+    made[0] = followed;
+    if (follows.size() < FOLLOWS_MAX && server.index().call(session, call)) {
+      follows.put(id, followed);
+    } else {
+      followed.lost = new NodeCall.Followed.Lost(Status.BUSY, "too many blocks are expected");
+      enqueue(followed);
+      serve(session, from);
+    }
+  }
+
+  /** The node wants no more of a block, or has it. */
+  void stop(Session session, Frame frame) {
+    Followed followed = follows.get(frame.id());
+    if (followed != null) {
+      followed.isStopped = true;
+      followed.isDamaged = frame.status() == Status.CORRUPT;
+      endIfUnused(session, followed);
+    }
+  }
+
+  private void endIfUnused(Session session, Followed followed) {
+    boolean isOver = followed.isStopped || followed.lost != null;
+    if (isOver && followed.underway == 0 && follows.remove(followed.id, followed)) {
+      server.surely(session, new NodeCall.Unfollow(followed.call, followed.isDamaged));
+    }
+  }
+
+  // ---- what the index tells
+
+  private void told(Session session, NodeLink from, Followed followed, NodeCall.Followed news) {
+    if (!owner.isOf(session) || follows.get(followed.id) != followed || followed.isStopped) {
+      return;
+    }
+    switch (news) {
+      case NodeCall.Followed.Piece(int slab, long offset, int units, int begin, int end) -> {
+        followed.units = units;
+        followed.ready.set(begin, end);
+        followed.ready.andNot(followed.sent);
+        place(followed, slab, offset);
+      }
+      case NodeCall.Followed.Whole(int slab, long offset, int checksum) -> {
+        followed.ready.set(0, followed.units);
+        followed.ready.andNot(followed.sent);
+        followed.isWhole = true;
+        followed.checksum = checksum;
+        place(followed, slab, offset);
+      }
+      case NodeCall.Followed.Lost lost -> {
+        followed.lost = lost;
+        endIfUnused(session, followed);
+      }
+    }
+    enqueue(followed);
+    serve(session, from);
+  }
+
+  private void place(Followed followed, int slab, long offset) {
+    if (followed.bytes.byteSize() == 0) {
+      followed.bytes = server.index().slab(slab).asSlice(offset, followed.length);
+    }
+  }
+
+  private void enqueue(Followed followed) {
+    boolean isDue = followed.lost != null || followed.isWhole || isLong(followed);
+    if (!followed.isQueued && isDue) {
+      followed.isQueued = true;
+      queue.add(followed);
+    }
+  }
+
+  /** Whether the next piece is worth a frame. */
+  private static boolean isLong(Followed followed) {
+    return runBytes(followed) >= Math.min(PIECE_BYTES_MIN, followed.length / PIECES_MIN)
+        && runBytes(followed) > 0;
+  }
+
+  private static int from(Followed followed) {
+    int from = followed.ready.nextSetBit(0);
+    return from < 0 ? followed.units : from;
+  }
+
+  private static int to(Followed followed, int from) {
+    return followed.ready.nextClearBit(from);
+  }
+
+  private static long runBytes(Followed followed) {
+    int from = from(followed);
+    return from == followed.units
+        ? 0
+        : (long) (to(followed, from) - from) * (followed.length / followed.units);
+  }
+
+  // ---- frames
+
+  /** Sends what the link can take. */
+  private void serve(Session session, NodeLink to) {
+    while (!queue.isEmpty() && (frames == 0 || (bytes < BYTES_MAX && frames < FRAMES_MAX))) {
+      Followed followed = queue.remove();
+      followed.isQueued = false;
+      if (!followed.isStopped) {
+        sendNext(session, to, followed);
+      }
+    }
+  }
+
+  private void sendNext(Session session, NodeLink to, Followed followed) {
+    NodeCall.Followed.Lost lost = followed.lost;
+    if (lost != null) {
+      sendLast(
+          session,
+          to,
+          followed,
+          owner.answer(FrameType.NONE, lost.status(), followed.id).with(lost.why()));
+    } else if (from(followed) < followed.units) {
+      sendPiece(session, to, followed);
+      enqueue(followed);
+    } else if (followed.isWhole) {
+      sendLast(
+          session,
+          to,
+          followed,
+          owner.answer(FrameType.WHOLE, Status.OK, followed.id).with(0, followed.checksum, 0));
+    }
+  }
+
+  private void sendLast(Session session, NodeLink to, Followed followed, Frame frame) {
+    frames++;
+    to.send(frame, MemorySegment.NULL, () -> sent(session, to, followed, 0));
+  }
+
+  private void sendPiece(Session session, NodeLink to, Followed followed) {
+    int unitBytes = followed.length / followed.units;
+    int from = from(followed);
+    int end = Math.min(to(followed, from), from + Math.max(1, PIECE_BYTES_MAX / unitBytes));
+    Messages.Piece piece = new Messages.Piece(followed.units, from, end);
+    int length = (end - from) * unitBytes;
+    followed.ready.clear(from, end);
+    followed.sent.set(from, end);
+    followed.underway++;
+    frames++;
+    bytes += length;
+    to.send(
+        owner.answer(FrameType.PIECE, Status.OK, followed.id).with(length, 0, 0).with(piece.body()),
+        followed.bytes.asSlice(piece.offset(followed.length), length),
+        () -> {
+          followed.underway--;
+          sent(session, to, followed, length);
+        });
+  }
+
+  private void sent(Session session, NodeLink to, Followed followed, int length) {
+    frames--;
+    bytes -= length;
+    endIfUnused(session, followed);
+    serve(session, to);
+  }
+
+  /** The link has closed: nothing is read any more. */
+  void closed() {
+    follows.clear();
+    queue.clear();
+    bytes = 0;
+    frames = 0;
+  }
+}

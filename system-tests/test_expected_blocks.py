@@ -1,0 +1,157 @@
+"""Blocks that a node is going to have come from there layer by layer, between two daemons."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kvtier_testing import blocks
+from kvtier_testing.daemon import eventually, slots_balance
+from kvtier_testing.layers import LayerWriter
+from test_nodes import PLAINTEXT, Node, cluster
+
+from kvtier import Client, Leases, Status
+
+COUNT, GROUPS = 24, 4
+SHAPE = {"layers": 8, "groups": GROUPS, "tokens": 16, "heads": 8, "head_bytes": 256}
+"""of blocks of 512 KiB"""
+
+
+class Expecting:
+    """A get that waits for its blocks in a thread."""
+
+    def __init__(self, client: Client, writer: LayerWriter, keys: list[bytes], node: str, timeout: float = 30) -> None:
+        self._acquire = lambda: writer.namespace(client).acquire(keys, expected_from=node, timeout=timeout)
+        self._leases: Leases | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._leases = self._acquire()
+
+    def is_waiting(self) -> bool:
+        return self._thread.is_alive()
+
+    def leases(self) -> Leases:
+        self._thread.join(60)
+        assert self._leases is not None
+        return self._leases
+
+
+@pytest.fixture
+def nodes() -> Iterator[tuple[Node, Node]]:
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder, cluster(Path(folder), 2, **PLAINTEXT) as (prefill, decode):
+        yield prefill, decode
+
+
+def test_layersThatAreWritten_comeBeforeTheBlockIsWhole(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    writer = LayerWriter(prefill.client, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    expecting = Expecting(decode.client, writer, keys, "node-0")
+    assert eventually(lambda: prefill.count("followed") == COUNT)
+    for group in range(GROUPS - 1):
+        assert writer.write(group, keys) == [Status.OK] * COUNT
+    # The bytes of these layers are read while the last ones are missing.
+    assert eventually(lambda: _received(decode) >= COUNT * writer.group_bytes * (GROUPS - 1))
+    assert expecting.is_waiting()
+    assert writer.namespace(decode.client).lookup(keys).run == 0
+    assert writer.write(GROUPS - 1, keys) == [Status.OK] * COUNT
+    with expecting.leases() as leases:
+        assert leases.statuses == [Status.OK] * COUNT
+        assert all(writer.is_right(view) for view in leases.views)
+    assert decode.count("node_expected") == COUNT
+    assert decode.count("node_expected_bytes") == COUNT * writer.block_bytes
+    assert decode.count("node_pieces") >= COUNT * GROUPS
+    for node in nodes:
+        assert eventually(lambda node=node: node.count("leases") == node.count("expected") == node.count("followed") == 0)
+        assert eventually(lambda node=node: slots_balance(node.client.counters()))
+    writer.close()
+
+
+def _received(node: Node) -> int:
+    """Bytes that the machine's daemon has read from its connections."""
+    return sum(int(line.split()[1]) for line in Path(f"/proc/{node.daemon.pid}/io").read_text().splitlines() if line.startswith("rchar"))
+
+
+def test_blocksThatAreThere_comeAtOnce_byTheAddressOfTheNode(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    writer = LayerWriter(prefill.client, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    for group in range(GROUPS):
+        assert writer.write(group, keys) == [Status.OK] * COUNT
+    with Expecting(decode.client, writer, keys, f"127.0.0.1:{prefill.port}").leases() as leases:
+        assert leases.statuses == [Status.OK] * COUNT
+        assert all(writer.is_right(view) for view in leases.views)
+    writer.close()
+
+
+def test_engineThatDies_isToldToTheOtherNode(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    engine = Client(prefill.daemon.socket_path, timeout=60)
+    writer = LayerWriter(engine, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    expecting = Expecting(decode.client, writer, keys, "node-0")
+    assert eventually(lambda: prefill.count("followed") == COUNT)
+    assert writer.write(0, keys) == [Status.OK] * COUNT
+    assert eventually(lambda: prefill.count("leases") == COUNT)
+    begun = time.monotonic()
+    engine.close()
+    assert expecting.leases().statuses == [Status.MISS] * COUNT
+    assert time.monotonic() - begun < 10, "not at the timeout"
+    assert decode.count("node_expected_lost") == COUNT
+    for node in nodes:
+        assert eventually(lambda node=node: node.count("leases") == 0)
+        assert eventually(lambda node=node: slots_balance(node.client.counters()))
+
+
+def test_clientThatDies_endsTheTransfer_onBothNodes(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    writer = LayerWriter(prefill.client, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    engine = Client(decode.daemon.socket_path, timeout=60)
+    expecting = Expecting(engine, writer, keys, "node-0")
+    assert eventually(lambda: prefill.count("followed") == COUNT)
+    assert writer.write(0, keys) == [Status.OK] * COUNT
+    engine.close()
+    assert Status.OK not in expecting.leases().statuses
+    assert eventually(lambda: decode.count("expected") == prefill.count("followed") == prefill.count("leases") == 0)
+    # The prefill node keeps what its own engine writes.
+    for group in range(1, GROUPS):
+        assert writer.write(group, keys) == [Status.OK] * COUNT
+    assert writer.namespace(prefill.client).lookup(keys).run == COUNT
+    assert eventually(lambda: slots_balance(decode.client.counters()))
+    writer.close()
+
+
+def test_blocksThatNobodyWrites_endAtTheTimeout(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    writer = LayerWriter(prefill.client, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    statuses = Expecting(decode.client, writer, keys, "node-0", timeout=1).leases().statuses
+    assert set(statuses) <= {Status.MISS, Status.DEADLINE}
+    assert eventually(lambda: decode.count("expected") == prefill.count("followed") == 0)
+    assert eventually(lambda: slots_balance(decode.client.counters()))
+    writer.close()
+
+
+def test_nodeThatDies_endsTheTransfer(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    writer = LayerWriter(prefill.client, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    expecting = Expecting(decode.client, writer, keys, "node-0")
+    assert eventually(lambda: prefill.count("followed") == COUNT)
+    assert writer.write(0, keys) == [Status.OK] * COUNT
+    prefill.daemon.kill()
+    assert expecting.leases().statuses == [Status.MISS] * COUNT
+    assert eventually(lambda: slots_balance(decode.client.counters()))
+
+
+def test_nodeThatIsUnknown_isAMissAtOnce(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    writer = LayerWriter(prefill.client, "layers", COUNT, **SHAPE)
+    keys = blocks.keys("layers", COUNT)
+    assert Expecting(decode.client, writer, keys, "node-7").leases().statuses == [Status.MISS] * COUNT
+    writer.close()
