@@ -88,7 +88,7 @@ def test_client_noDaemon_isUnavailableAndSaysWhy() -> None:
 
 def test_client_certificateOfAnotherAuthority_isUnavailable(daemon: RemoteDaemon, tmp_path: Path) -> None:
     other, _ = certificate(tmp_path)
-    with remote.Client(daemon.address, token_file=daemon.token_file, ca=other, timeout=5) as client:
+    with remote.Client(daemon.address, token_file=daemon.token_file, ca=other, timeout=60) as client:
         assert client.ping().status is Status.UNAVAILABLE
 
 
