@@ -4,6 +4,7 @@ import io.kvtier.daemon.config.KvtierdConfig.ObjectConfig;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectEncryption;
 import io.kvtier.daemon.config.KvtierdConfig.ObjectPlace;
 import io.kvtier.daemon.index.source.ObjectParts;
+import io.kvtier.protocol.linux.HostName;
 import io.kvtier.tiers.files.FileErrors;
 import io.kvtier.tiers.files.OwnFiles;
 import io.kvtier.tiers.ledger.PresenceLedger;
@@ -22,7 +23,6 @@ import io.kvtier.tiers.object.janitor.ObjectJanitor;
 import io.kvtier.tiers.object.janitor.UseLog;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.Deque;
@@ -257,7 +257,7 @@ final class ObjectTier implements AutoCloseable {
 
   /** The host's name, with a mark that distinguishes the daemons of this host. */
   private static String nodeOf(Path socket) throws IOException {
-    String host = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+    String host = HostName.read();
     String path = socket.toAbsolutePath().normalize().toString();
     return "n-" + host.replaceAll("[^A-Za-z0-9._-]", "_") + '-' + shortHash(path);
   }

@@ -2,6 +2,7 @@ package io.kvtier.daemon.grpc;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.access.VerbRoles;
+import io.kvtier.daemon.loop.EventLoops;
 import io.vertx.core.Future;
 import io.vertx.core.VerticleBase;
 import io.vertx.core.http.HttpConnection;
@@ -13,7 +14,6 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.List;
-import java.util.concurrent.RejectedExecutionException;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -85,7 +85,7 @@ final class FrontLoop extends VerticleBase {
             shared.namespaces(tenant),
             daemon.index().slabs()::mapping,
             daemon.index().finder(),
-            this::later,
+            task -> EventLoops.run(context, task),
             shared.chunkBytes(),
             daemon.stallNs(),
             new CallsOf(tenant));
@@ -244,15 +244,6 @@ final class FrontLoop extends VerticleBase {
             call.fail(
                 GrpcStatus.RESOURCE_EXHAUSTED, "too many calls at once, and no message in this")));
     call.start();
-  }
-
-  /** Runs a task on the event loop, unless the loop has stopped; from any thread. */
-  private void later(Runnable task) {
-    try {
-      context.runOnContext(v -> task.run());
-    } catch (RejectedExecutionException e) {
-      LOG.debug("the event loop has stopped");
-    }
   }
 
   /** Refuses a call, and counts the refusal. */

@@ -4,6 +4,7 @@ import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.report.RequestTap;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.loop.EventLoops;
 import io.kvtier.protocol.CompletionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RingConsumer;
@@ -29,7 +30,6 @@ import java.util.Iterator;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
@@ -336,22 +336,14 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
 
   @Override
   public void wake(Session which) {
-    run(this::drain);
-  }
-
-  private void run(Runnable task) {
-    try {
-      loop.runOnContext(v -> task.run());
-    } catch (RejectedExecutionException e) {
-      LOG.debug("the event loop has stopped");
-    }
+    EventLoops.run(loop, this::drain);
   }
 
   @Override
   public void end(Session which, Status reason, String why) {
     LOG.error("the index ended the session of remote callers: {}: {}", reason, why);
     ended = reason;
-    run(() -> fail(reason, why));
+    EventLoops.run(loop, () -> fail(reason, why));
     index.offerClose(which);
   }
 

@@ -1,11 +1,11 @@
 package io.kvtier.daemon.http;
 
+import io.kvtier.daemon.loop.EventLoops;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
 import io.vertx.core.json.DecodeException;
 import io.vertx.core.json.JsonObject;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
@@ -101,11 +101,7 @@ final class IndexReports {
   /** On the index's thread. */
   private void told(Supplier<String> maker, long beganNs) {
     long nowNs = System.nanoTime();
-    try {
-      loop.runOnContext(v -> take(maker, beganNs, nowNs));
-    } catch (RejectedExecutionException e) {
-      LOG.debug("the event loop has stopped");
-    }
+    EventLoops.run(loop, () -> take(maker, beganNs, nowNs));
   }
 
   private void take(Supplier<String> maker, long beganNs, long nowNs) {

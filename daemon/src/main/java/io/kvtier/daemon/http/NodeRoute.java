@@ -1,6 +1,7 @@
 package io.kvtier.daemon.http;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.loop.EventLoops;
 import io.kvtier.daemon.node.NodeFinder;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
@@ -8,13 +9,9 @@ import io.vertx.core.Promise;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.concurrent.RejectedExecutionException;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /** Which nodes have most of a sequence of blocks, for routers. Confined to the event loop. */
 final class NodeRoute {
-  private static final Logger LOG = LoggerFactory.getLogger(NodeRoute.class);
   static final List<String> PARAMETERS = List.of("namespace", "group", "keys", "limit");
   private static final int GROUP_MAX = 0xffff;
   private static final int NODES_USUAL = 8;
@@ -66,14 +63,12 @@ final class NodeRoute {
   }
 
   private void tell(Promise<Answer> promise, NodeFinder.Answer found, String namespace, int limit) {
-    try {
-      loop.runOnContext(v -> {
-        Answer answer = answer(found, namespace, limit);
-        promise.tryComplete(answer);
-      });
-    } catch (RejectedExecutionException e) {
-      LOG.debug("the event loop has stopped");
-    }
+    EventLoops.run(
+        loop,
+        () -> {
+          Answer answer = answer(found, namespace, limit);
+          promise.tryComplete(answer);
+        });
   }
 
   private static Answer answer(NodeFinder.Answer found, String namespace, int limit) {

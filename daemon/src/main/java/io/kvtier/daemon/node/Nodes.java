@@ -19,6 +19,7 @@ import io.kvtier.daemon.member.Membership;
 import io.kvtier.daemon.member.StaticMembership;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.linux.HostName;
 import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.host.SlabStore;
@@ -178,10 +179,9 @@ public final class Nodes implements AutoCloseable {
                 defect));
   }
 
-  /** The host name, as the kernel has it: Java's own would ask the name service. */
   private static String hostName() {
     try {
-      return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+      return HostName.read();
     } catch (IOException e) {
       return "unnamed";
     }

@@ -1,0 +1,5 @@
+/** The event loops of the servers for gRPC and HTTP. */
+@NullMarked
+package io.kvtier.daemon.loop;
+
+import org.jspecify.annotations.NullMarked;
