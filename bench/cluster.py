@@ -22,7 +22,7 @@ from bench.request_trace import TraceError, read_trace
 from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.command_line import Arguments, say, size, whole
 from checks.shared.content import Content
-from checks.shared.nodes import connected
+from checks.shared.nodes import NodeDaemon, connected
 from kvtier import Client, Lookup, Status
 
 MIB = 1 << 20
@@ -54,20 +54,15 @@ def daemons(folder: Path, count: int, host_bytes: int, are_connected: bool) -> I
     with ExitStack() as started:
         clients = []
         for number, port in enumerate(ports):
-            own = folder / str(number)
-            own.mkdir()
-            settings: dict[str, object] = {
-                "host.bytes": f"{host_bytes}B", "host.slab_bytes": f"{SLAB_BYTES}B", "host.keep": 0, "ssd.bytes": 0, "http.enabled": "false", "grpc.enabled": "false",
-            }  # fmt: skip
+            settings: dict[str, object] = {"host.bytes": f"{host_bytes}B", "host.slab_bytes": f"{SLAB_BYTES}B"}
             if are_connected:
                 settings |= {
                     "nodes.listen": f"127.0.0.1:{port}", "nodes.peers": peers, "nodes.name": f"node-{number}",
                     "nodes.security": "plaintext_without_tokens",
                 }  # fmt: skip
-            command = process.command_of([str(process.PROGRAMS / "kvtierd")], own / "kvtier.sock", settings)
-            daemon, _ = process.start(command, own / "daemon.log", Failed)
-            started.callback(process.stop, daemon)
-            clients.append(started.enter_context(Client(own / "kvtier.sock", timeout=PATIENCE_S)))
+            node = NodeDaemon(folder / str(number), settings, Failed, timeout_s=PATIENCE_S)
+            started.callback(node.stop)
+            clients.append(node.client)
         if are_connected:
             for client in clients:
                 await_connected(client, count - 1)

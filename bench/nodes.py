@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kvtier_testing import process
-
 from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.command_line import Arguments, say, whole
 from checks.shared.networks import Networks
-from kvtier import Client, Namespace, Status
+from checks.shared.nodes import NodeDaemon, tls_settings
+from kvtier import Namespace, Status
 
 KIB, MIB = 1 << 10, 1 << 20
 NETWORKS = Networks("kvtier-bench", "10.251.7")
@@ -50,29 +49,18 @@ def running(command: list[str], which: int) -> Iterator[None]:
         server.wait()
 
 
-class Node:
-    """A daemon in one of the network namespaces, and its client."""
+class Node(NodeDaemon):
+    """A daemon in one of the network namespaces."""
 
     def __init__(self, folder: Path, which: int, settings: dict[str, object]) -> None:
-        folder.mkdir(exist_ok=True)
-        self.socket = folder / "kvtier.sock"
         own = {
             "host.bytes": "1536MiB",
             "host.slab_bytes": "64MiB",
-            "host.keep": 0,
-            "ssd.bytes": 0,
-            "http.enabled": "false",
             "nodes.name": NETWORKS.names[which],
             # A read that takes longer than usual must be slow, not failed.
             "nodes.fetch_timeout": "30s",
         }
-        command = process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, own | settings)
-        self.daemon, _ = process.start(NETWORKS.inside(which, command), folder / "daemon.log", Failed)
-        self.client = Client(self.socket, timeout=60)
-
-    def stop(self) -> None:
-        self.client.close()
-        process.stop(self.daemon)
+        super().__init__(folder, own | settings, Failed, timeout_s=60, within=lambda command: NETWORKS.inside(which, command))
 
     def namespace(self, block_bytes: int) -> Namespace:
         return self.client.namespace(f"bench-{block_bytes}", block_bytes=block_bytes, model="bench")
@@ -156,22 +144,9 @@ def show(rows: list[dict[str, object]], name: str, ours: float, theirs: float) -
     print(f"{name:<52} {ours:>10.2f} {theirs:>10.2f} {ours / theirs:>7.2f}", flush=True)
 
 
-def security(folder: Path, encrypted: bool) -> dict[str, object]:
-    if not encrypted:
-        return {"nodes.security": "plaintext_without_tokens"}
-    certificate, key = folder / "node.pem", folder / "node.key"
-    names = ",".join(f"IP:{address}" for address in ADDRESSES)
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=bench"]
-        + ["-addext", f"subjectAltName={names}", "-out", str(certificate), "-keyout", str(key)],
-        check=True,
-        capture_output=True,
-    )
-    return {"nodes.security": "tls_without_tokens", "nodes.ca": certificate, "tls.certificate": certificate, "tls.key": key}
-
-
 def measure(folder: Path, raw: str, rounds: int, encrypted: bool, rows: list[dict[str, object]]) -> None:
-    secure = security(folder, encrypted)
+    names = [f"IP:{address}" for address in ADDRESSES]
+    secure = tls_settings(folder, *names) if encrypted else {"nodes.security": "plaintext_without_tokens"}
     with ExitStack() as started:
         first = Node(folder / "a", 0, {"nodes.listen": f"{ADDRESSES[0]}:{PORT}"} | secure)
         started.callback(first.stop)

@@ -19,8 +19,8 @@ from kvtier_testing.layers import LayerWriter
 
 from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.command_line import Arguments, whole
-from checks.shared.nodes import connected
-from kvtier import Client, Leases, Namespace, Status
+from checks.shared.nodes import NodeDaemon, connected
+from kvtier import Leases, Namespace, Status
 
 MIB = 1 << 20
 LAYERS, GROUPS, BLOCK_TOKENS, HEADS, HEAD_BYTES = 32, 8, 16, 8, 256
@@ -28,30 +28,20 @@ LAYERS, GROUPS, BLOCK_TOKENS, HEADS, HEAD_BYTES = 32, 8, 16, 8, 256
 TIMEOUT_S = 120.0
 
 
-class Node:
-    """A daemon and its client."""
+class Node(NodeDaemon):
+    """A daemon with a name."""
 
     def __init__(self, folder: Path, name: str, memory: int, settings: dict[str, object]) -> None:
-        folder.mkdir()
         self.name = name
         own = {
             "host.bytes": f"{memory // MIB + 128}MiB",
             "host.slab_bytes": "64MiB",
-            "host.keep": 0,
-            "ssd.bytes": 0,
-            "http.enabled": "false",
             "nodes.name": name,
             "nodes.security": "plaintext_without_tokens",
             "nodes.fetch_timeout": "60s",
             "limits.deadline_max": "120s",
         }
-        command = process.command_of([str(process.PROGRAMS / "kvtierd")], folder / "kvtier.sock", own | settings)
-        self.daemon, _ = process.start(command, folder / "daemon.log", Failed)
-        self.client = Client(folder / "kvtier.sock", timeout=TIMEOUT_S)
-
-    def stop(self) -> None:
-        self.client.close()
-        process.stop(self.daemon)
+        super().__init__(folder, own | settings, Failed, timeout_s=TIMEOUT_S)
 
 
 class Times(NamedTuple):

@@ -14,13 +14,14 @@ import select
 import socket
 import ssl
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from kvtier_testing.certificates import certificate
 
 from checks.attacks import node_frames
 from checks.attacks.connections import TOKEN, Beside, open_to_nodes, write_token
@@ -264,14 +265,6 @@ def attackers(attack: Attack, daemon: Daemon) -> Iterator[None]:
 # ---- the check
 
 
-def make_certificate(folder: Path) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", folder / "key.pem", "-out", folder / "certificate.pem"],
-        check=True,
-        capture_output=True,
-    )
-
-
 def check(attack: Attack, daemon: Daemon, beside: Beside | None, seconds: float, heap_bound_mib: int) -> None:
     calm = daemon.figures()
     if beside is not None:
@@ -315,9 +308,8 @@ def check_all(chosen: list[Attack], seconds: float, heap_bound_mib: int) -> int:
             write_token(folder / "tokens")
             settings = {"access__tokens": str(folder / "tokens")} | open_to_nodes()
             if tls:
-                make_certificate(folder)
-                certificate = str(folder / "certificate.pem")
-                settings |= {"tls__certificate": certificate, "tls__key": str(folder / "key.pem"), "nodes__ca": certificate, "nodes__security": "tls_without_tokens"}
+                shared, key = certificate(folder)
+                settings |= {"tls__certificate": str(shared), "tls__key": str(key), "nodes__ca": str(shared), "nodes__security": "tls_without_tokens"}
             for attack in ours:
                 try:
                     with contextlib.ExitStack() as one:

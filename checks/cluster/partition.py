@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,18 +19,17 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from kvtier_testing import process
-
 from checks.shared.command_line import Arguments, number, run_tool
 from checks.shared.networks import Switched
-from checks.shared.nodes import connected
-from kvtier import Client, Status
+from checks.shared.nodes import NodeDaemon, connected, tls_settings
+from kvtier import Status
 
 NETWORKS = Switched("kvtier-partition", "10.251.9", 3)
 PORT, MEMBER_PORT = 7076, 7077
 KEYS = 256
 BLOCK_BYTES = 16 << 10
 MERGED_S_MAX = 15.0
+CUT_S_MIN = 20.0
 FOUND_S_MAX = 60.0
 GET_S_MAX = 5.0
 
@@ -48,19 +46,14 @@ def block(index: int, age: int) -> bytes:
     return random.Random(index * 1000 + age).randbytes(BLOCK_BYTES)
 
 
-class Node:
+class Node(NodeDaemon):
     """A daemon in a network namespace, and a thread of puts and gets."""
 
     def __init__(self, folder: Path, which: int, security: dict[str, object]) -> None:
-        folder.mkdir()
         self.which = which
-        self.socket = folder / "kvtier.sock"
         settings = {
             "host.bytes": "64MiB",
             "host.slab_bytes": "8MiB",
-            "host.keep": 0,
-            "ssd.bytes": 0,
-            "http.enabled": "false",
             "nodes.name": NETWORKS.names[which],
             "nodes.listen": f"{NETWORKS.addresses[which]}:{PORT}",
             "nodes.membership": "list",
@@ -68,9 +61,7 @@ class Node:
             "nodes.seeds": f"{NETWORKS.addresses[0]}:{MEMBER_PORT}",
             **security,
         }
-        command = process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, settings)
-        self.daemon, _ = process.start(NETWORKS.inside(which, command), folder / "daemon.log", Failed)
-        self.client = Client(self.socket, timeout=60)
+        super().__init__(folder, settings, Failed, timeout_s=60, within=lambda command: NETWORKS.inside(which, command))
         self.namespace = self.client.namespace("partition", block_bytes=BLOCK_BYTES, model="check")
         self.random = random.Random(which)
         self.is_ended = False
@@ -86,8 +77,7 @@ class Node:
         self.is_ended = True
         if self.thread.ident:
             self.thread.join(60)
-        self.client.close()
-        process.stop(self.daemon)
+        super().stop()
 
     def sees(self) -> set[str]:
         """The addresses of the nodes to which it is connected."""
@@ -165,24 +155,6 @@ def until(what: str, holds: Callable[[], bool], limit_s: float) -> float:
     return took
 
 
-def security(folder: Path) -> dict[str, object]:
-    """One certificate for all."""
-    certificate, private = folder / "node.pem", folder / "node.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=check"]
-        + ["-addext", "subjectAltName=DNS:nodes.check", "-out", str(certificate), "-keyout", str(private)],
-        check=True,
-        capture_output=True,
-    )
-    return {
-        "nodes.security": "tls_without_tokens",
-        "nodes.ca": certificate,
-        "nodes.certificate_name": "nodes.check",
-        "tls.certificate": certificate,
-        "tls.key": private,
-    }
-
-
 def part_and_merge(nodes: list[Node], seconds: float) -> None:
     first, second, third = nodes
     everybody = {node.which: set(NETWORKS.addresses) - {NETWORKS.addresses[node.which]} for node in nodes}
@@ -227,13 +199,15 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
 def main(argv: list[str] | None = None) -> int:
     """The program; its exit code."""
     parser = Arguments(prog="scripts/cluster-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=number, default=60.0, help="how long the node is cut off (default: 60)")
+    parser.add_argument("--seconds", type=number, default=60.0, help=f"how long the node is cut off (default: 60, at least {CUT_S_MIN:g})")
     options = parser.parse_args(argv)
+    if options.seconds < CUT_S_MIN:
+        parser.error(f"--seconds is {options.seconds:g}, expected {CUT_S_MIN:g} or more: the nodes need some of them to notice the cut")
     if os.geteuid() != 0:
         parser.error("only root can make network namespaces")
     with tempfile.TemporaryDirectory(prefix="kvtier-cluster.") as name, NETWORKS.made(), contextlib.ExitStack() as started:
         folder = Path(name)
-        secure = security(folder)
+        secure = tls_settings(folder, "DNS:nodes.check") | {"nodes.certificate_name": "nodes.check"}
         nodes = []
         try:
             for which in range(len(NETWORKS.names)):
@@ -243,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
         except Failed as error:
             print(f"cluster-check: {error}", file=sys.stderr)
             for node in nodes:
-                print((folder / NETWORKS.names[node.which] / "daemon.log").read_text()[-3000:], file=sys.stderr)
+                print(node.log.read_text()[-3000:], file=sys.stderr)
             return 1
     print("cluster-check: every promise was kept")
     return 0

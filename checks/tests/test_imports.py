@@ -1,6 +1,7 @@
-"""Imports between the folders of Python code: only the allowed ones, and without changes of `sys.path`."""
+"""Imports of Python code: between folders only the allowed ones, in programs only what they have, and no changes of `sys.path`."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,29 @@ def imported(code: str) -> Iterator[str]:
                 yield from imported(node.value)
             except SyntaxError:
                 continue
+
+
+def imported_at_load(file: Path) -> Iterator[str]:
+    """The modules that a file imports when it is loaded."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module of programs that scripts start; None for modules of others."""
+    path = Path(*module.split("."))
+    tried = (place / name for place in (ROOT, ROOT / "client-py/testing") for name in (path.with_suffix(".py"), path / "__init__.py"))
+    return next((file for file in tried if file.is_file()), None)
+
+
+def started() -> list[tuple[str, str]]:
+    """The scripts with the modules that they start in a Python without the project's client."""
+    scripts = [path for path in sorted((ROOT / "scripts").iterdir()) if path.is_file()]
+    return [(path.name, module) for path in scripts for module in re.findall(r'"\$PYTHON3" -P -m ([\w.]+)', path.read_text(errors="replace"))]
 
 
 def changes_path(code: str) -> list[int]:
@@ -95,3 +119,21 @@ def test_clientTests_reachIntoNoOtherFolder() -> None:
     for path in files("client-py/tests"):
         if any(words in path.read_text() for words in ("parents[2]", "parent.parent.parent")):
             pytest.fail(f"{path.relative_to(ROOT)} reaches out of the client's folder: move it to system-tests")
+
+
+def test_started_modulesOfScripts_areFound() -> None:
+    assert ("engine-check", "checks.engines.sglang") in started()
+
+
+@pytest.mark.parametrize(("script", "module"), started())
+def test_moduleInPlainPython_doesNotNeedTheClient(script: str, module: str) -> None:
+    importer = {module: script}
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        assert one.split(".")[0] != "kvtier", f"scripts/{script} starts {module} in a Python without the client, but {importer[one]} imports {one}"
+        file = file_of(one)
+        for name in imported_at_load(file) if file is not None else ():
+            if name not in importer:
+                importer[name] = one
+                waiting.append(name)

@@ -8,10 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
+from kvtier_testing.certificates import certificate
 from kvtier_testing.blocks import block, blocks, keys
 from kvtier_testing.daemon import in_a_folder
 from kvtier_testing.process import free_port
-from kvtier_testing.remote import RemoteDaemon, certificate
+from kvtier_testing.remote import RemoteDaemon
 
 import kvtier
 from kvtier import InvalidArgument, KvtierError, Lookup, Options, Priority, Status, Unavailable, remote

@@ -1,24 +1,11 @@
 """A daemon that also serves gRPC over TLS, with tokens."""
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
+from kvtier_testing.certificates import certificate
 from kvtier_testing.daemon import Daemon
 from kvtier_testing.process import PROGRAMS, free_port
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that has signed itself, and its key."""
-    files = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kvtier"]
-        + ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-        + ["-out", str(files[0]), "-keyout", str(files[1])],
-        check=True,
-        capture_output=True,
-    )
-    return files
 
 
 class RemoteDaemon(Daemon):
