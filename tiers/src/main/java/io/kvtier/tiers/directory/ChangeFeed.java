@@ -89,8 +89,9 @@ public class ChangeFeed {
       return 0;
     }
     long entry = ring.getPlain((int) (at & (SIZE - 1)));
-    read.setRelease(at + 1);
-    if (written.getAcquire() - at == SIZE - KEPT_FREE) {
+    // Volatile, in this order: an index that sleeps at a full half either sees this, or is woken.
+    read.set(at + 1);
+    if (written.get() - at == SIZE - KEPT_FREE) {
       bell.run(); // a walk can go on
     }
     return entry;
