@@ -38,6 +38,7 @@ public class ChangeFeed {
   private final Runnable bell;
   private volatile boolean isOpen;
   private volatile boolean isLost;
+  private volatile boolean isHeld;
 
   /**
    * An empty feed.
@@ -72,7 +73,7 @@ public class ChangeFeed {
 
   /** Whether a block that a walk finds can be told. */
   public boolean hasRoomForWalk() {
-    return SIZE - (written.getPlain() - read.getAcquire()) > KEPT_FREE;
+    return !isHeld && SIZE - (written.getPlain() - read.getAcquire()) > KEPT_FREE;
   }
 
   /** How many walks have been wanted since the start. */
@@ -111,6 +112,14 @@ public class ChangeFeed {
   public void walk() {
     walksWanted.incrementAndGet();
     bell.run();
+  }
+
+  /** Has walks wait, or lets them go on. Changes are told nevertheless. */
+  public void holdWalks(boolean isToHold) {
+    if (isToHold != isHeld) {
+      isHeld = isToHold;
+      bell.run();
+    }
   }
 
   /** Whether changes were lost since this was asked last. */

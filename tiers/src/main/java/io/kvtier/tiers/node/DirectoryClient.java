@@ -136,7 +136,12 @@ final class DirectoryClient {
       toTakeBack = new HashMap<>();
       feed.walk();
     }
-    outboxes.values().forEach(outbox -> outbox.flush(nowNs));
+    boolean isBehind = false;
+    for (Outbox outbox : outboxes.values()) {
+      outbox.flush(nowNs);
+      isBehind |= outbox.isBehind();
+    }
+    feed.holdWalks(isBehind);
     directory.advance(BUCKETS_PER_ROUND);
     return work;
   }

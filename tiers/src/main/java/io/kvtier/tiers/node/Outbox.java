@@ -13,6 +13,10 @@ final class Outbox {
   private static final long FLUSH_NS = TimeUnit.MILLISECONDS.toNanos(10);
   private static final int BATCH = 1024;
   private static final int WAITING_MAX = 1 << 16;
+
+  /** With more entries, walks wait. Those that a walk has told already still find space. */
+  private static final int BEHIND = WAITING_MAX / 4;
+
   private static final int UNANSWERED_MAX = 4;
 
   private final PeerLink link;
@@ -55,6 +59,11 @@ final class Outbox {
       entries = Arrays.copyOf(entries, 2 * count);
     }
     entries[count++] = entry;
+  }
+
+  /** Whether more entries wait than the owner takes. */
+  boolean isBehind() {
+    return count > BEHIND;
   }
 
   /** Begins the list anew: all blocks are announced again. */
@@ -103,6 +112,7 @@ final class Outbox {
       beginAnew();
     } else {
       isOff = true; // the node keeps no directory
+      count = 0;
     }
   }
 }

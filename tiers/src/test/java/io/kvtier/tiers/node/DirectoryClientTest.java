@@ -8,13 +8,16 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.directory.HolderTable;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 /** The begin of the directory, its use instead of questions to all nodes, and announcements. */
 final class DirectoryClientTest {
   private static final int NODES = 40;
+  private static final int FOUND = 300_000;
 
   private final DirectoryReader reader = new DirectoryReader();
 
@@ -218,5 +221,48 @@ final class DirectoryClientTest {
     assertEquals(isOthers, told.contains(DirectoryReader.hash(key)));
     assertTrue(told.size() < 30, told.size() + " blocks: only those whose owner has changed");
     assertEquals(NODES, reader.directory.nodes());
+  }
+
+  @Test
+  void owner_thatFallsBehind_holdsTheWalk_andMissesNothing() throws FrameException {
+    reader.use(true);
+    reader.connect(0, 1);
+    int walks = reader.feed.walksWanted();
+    int told = 0;
+    for (int round = 0; round < 40; round++) {
+      told += tellFound(told);
+      reader.work();
+    }
+    assertFalse(reader.feed.hasRoomForWalk());
+
+    Set<Long> announced = new HashSet<>();
+    for (int round = 0; round < 200; round++) {
+      announced.addAll(announced(Status.OK));
+      told += tellFound(told);
+      reader.work();
+    }
+    assertEquals(FOUND, told);
+    Set<Long> expected = new HashSet<>();
+    for (int key = 0; key < FOUND; key++) {
+      long hash = DirectoryReader.hash(key);
+      if (reader.directory.owner(hash) != DirectoryReader.SELF) {
+        expected.add(hash);
+      }
+    }
+    assertEquals(expected, announced);
+    // One more walk because the node has come. A list that begins anew would want another.
+    reader.endWalks();
+    assertEquals(walks + 1, reader.feed.walksWanted());
+  }
+
+  /** A walk finds the next blocks, as many as the feed takes; returns how many. */
+  private int tellFound(int from) {
+    int next = from;
+    while (next < FOUND
+        && reader.feed.hasRoomForWalk()
+        && reader.feed.tell(DirectoryReader.hash(next), ChangeFeed.FOUND)) {
+      next++;
+    }
+    return next - from;
   }
 }
