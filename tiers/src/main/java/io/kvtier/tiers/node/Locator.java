@@ -4,6 +4,7 @@ import io.kvtier.protocol.Status;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.directory.RunSearch;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -32,13 +33,13 @@ final class Locator {
   }
 
   /**
-   * What was found.
+   * The nodes that may have some blocks.
    *
-   * @param run how many blocks from the first some node has; all, if each block was asked for
-   * @param candidates the nodes of most of these blocks
-   * @param holders the nodes of each block, as far as asked
+   * @param candidates the nodes that owners name for most of the blocks
+   * @param nodes the nodes to ask about each block; empty: no node has the block; null: the owner
+   *     has not answered
    */
-  record Located(int run, List<PeerLink> candidates, List<List<PeerLink>> holders) {}
+  record Located(List<PeerLink> candidates, List<@Nullable List<PeerLink>> nodes) {}
 
   /**
    * Asks for the blocks of one sequence.
@@ -58,7 +59,10 @@ final class Locator {
     private final long[] hashes;
     private final @Nullable RunSearch run;
     private final Consumer<Located> found;
-    private final List<List<PeerLink>> holders = new ArrayList<>();
+
+    /** The nodes that owners name for each block; null where none has answered. */
+    private final List<@Nullable List<PeerLink>> holders;
+
     private int[] places = {};
     private int open;
 
@@ -66,9 +70,7 @@ final class Locator {
       this.hashes = hashes;
       this.run = run;
       this.found = found;
-      for (int i = 0; i < hashes.length; i++) {
-        holders.add(List.of());
-      }
+      holders = new ArrayList<>(Collections.nCopies(hashes.length, null));
     }
 
     void begin(long nowNs) {
@@ -164,15 +166,26 @@ final class Locator {
         ask(next, reader.nowNs());
       } else {
         int length = run == null ? hashes.length : run.run();
-        found.accept(new Located(length, candidates(length), holders));
+        List<PeerLink> candidates = candidates(length);
+        found.accept(new Located(candidates, run == null ? holders : ofRun(length, candidates)));
       }
+    }
+
+    /** The nodes to ask about each block of a sequence. */
+    private List<@Nullable List<PeerLink>> ofRun(int length, List<PeerLink> candidates) {
+      List<@Nullable List<PeerLink>> nodes = new ArrayList<>();
+      for (int i = 0; i < hashes.length; i++) {
+        nodes.add(i >= length ? List.of() : candidates.isEmpty() ? null : candidates);
+      }
+      return nodes;
     }
 
     private List<PeerLink> candidates(int length) {
       Map<PeerLink, Integer> named = new HashMap<>();
       Set<PeerLink> order = new LinkedHashSet<>();
       for (int i = 0; i < length; i++) {
-        for (PeerLink link : holders.get(i)) {
+        List<PeerLink> some = holders.get(i);
+        for (PeerLink link : some == null ? List.<PeerLink>of() : some) {
           named.merge(link, 1, Integer::sum);
           order.add(link);
         }

@@ -292,27 +292,31 @@ public final class NodeReader {
         List<Question> together = List.copyOf(questions.subList(begin, i));
         long[] hashes = together.stream().mapToLong(question -> question.key.high()).toArray();
         if (together.getFirst().sequence == Question.ALONE) {
-          at.locateEach(hashes, found -> askHolders(together, found, false), nowNs);
+          at.locateEach(hashes, found -> askHolders(together, found.nodes()), nowNs);
         } else {
-          at.locateSequence(hashes, found -> askHolders(together, found, true), nowNs);
+          at.locateSequence(hashes, found -> askHolders(together, found.nodes()), nowNs);
         }
         begin = i;
       }
     }
   }
 
-  /** Asks the nodes that the directory has named. */
-  private void askHolders(List<Question> questions, Locator.Located found, boolean isSequence) {
+  /**
+   * Asks the nodes that the directory has named.
+   *
+   * @param named for each question; null where the directory has not answered
+   */
+  private void askHolders(List<Question> questions, List<@Nullable List<PeerLink>> named) {
     Map<PeerLink, List<Question>> asked = new LinkedHashMap<>();
     for (int i = 0; i < questions.size(); i++) {
       Question question = questions.get(i);
-      List<PeerLink> holders = isSequence ? found.candidates() : found.holders().get(i);
-      List<PeerLink> nodes = i < found.run() ? holders : List.of();
-      question.open = nodes.size();
-      nodes.forEach(link -> asked.computeIfAbsent(link, _ -> new ArrayList<>()).add(question));
-      if (nodes.isEmpty()) {
+      List<PeerLink> nodes = named.get(i);
+      if (nodes == null || nodes.isEmpty()) {
         question.isTold = true;
-        hints.answer(question, Presence.ABSENT);
+        hints.answer(question, nodes == null ? Presence.UNKNOWN : Presence.ABSENT);
+      } else {
+        question.open = nodes.size();
+        nodes.forEach(link -> asked.computeIfAbsent(link, _ -> new ArrayList<>()).add(question));
       }
     }
     long nowNs = transport.nowNs();

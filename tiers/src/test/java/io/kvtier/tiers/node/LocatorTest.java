@@ -126,4 +126,24 @@ final class LocatorTest {
     assertEquals(Presence.PRESENT, reader.hints.lookup(DirectoryReader.key(there)));
     assertEquals(Presence.ABSENT, reader.hints.lookup(DirectoryReader.key(5000)));
   }
+
+  @Test
+  void blocks_whoseOwnersDoNotAnswer_areNotTakenForAbsent() throws FrameException {
+    int key = reader.keyOfOthers();
+    reader.probe(key);
+    reader.hints.endRound();
+    reader.work();
+    reader.hints.beginSequence();
+    for (int i = 100_000; i < 100_003; i++) {
+      reader.probe(i);
+    }
+    reader.hints.endSequence();
+    reader.hints.endRound();
+    reader.work();
+    reader.transport.nowNs += 2_000_000_000L;
+    reader.work();
+
+    assertEquals(Presence.UNKNOWN, reader.hints.lookup(DirectoryReader.key(key)));
+    assertEquals(Presence.UNKNOWN, reader.hints.lookup(DirectoryReader.key(100_002)));
+  }
 }
