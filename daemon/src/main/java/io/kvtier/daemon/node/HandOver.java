@@ -63,10 +63,7 @@ public final class HandOver {
   private final Runnable wake;
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private volatile Progress progress = Progress.NONE;
-
-  /** Calls that the index had no space for. */
-  private final ArrayDeque<Runnable> owed = new ArrayDeque<>();
-
+  private final SureCalls sure;
   private @Nullable Session session;
   private int @Nullable [] order;
   private int next;
@@ -100,6 +97,7 @@ public final class HandOver {
   public HandOver(NodeTier tier, NodeIndex index, LongSupplier clock, Runnable wake) {
     this.tier = tier;
     this.index = index;
+    sure = new SureCalls(index);
     this.clock = clock;
     this.wake = wake;
   }
@@ -146,9 +144,7 @@ public final class HandOver {
       task.run();
       work++;
     }
-    for (int left = owed.size(); left > 0; left--) {
-      owed.remove().run();
-    }
+    sure.repeat();
     Session now = session;
     if (now == null) {
       return work;
@@ -190,14 +186,7 @@ public final class HandOver {
       publish(false);
       return;
     }
-    surely(session, new NodeCall.Rank(ranked -> later(() -> ranked(ranked))));
-  }
-
-  /** Tells the index something that must reach it: in a later round if it has no space now. */
-  private void surely(Session of, NodeCall call) {
-    if (!index.call(of, call)) {
-      owed.add(() -> surely(of, call));
-    }
+    sure.call(session, new NodeCall.Rank(ranked -> later(() -> ranked(ranked))));
   }
 
   private void ranked(int[] blocks) {
@@ -239,7 +228,7 @@ public final class HandOver {
       boolean isOneTooMany = bytesBegun + ready.element().length() > bytesMax;
       isFull |= isOneTooMany && underway == 0;
       if (isEnding || isFull) {
-        surely(now, new NodeCall.Given(ready.remove().lease(), 0, false, false));
+        sure.call(now, new NodeCall.Given(ready.remove().lease(), 0, false, false));
       } else if (isOneTooMany) {
         return;
       } else {
@@ -251,13 +240,14 @@ public final class HandOver {
   private boolean isOver() {
     int[] blocks = order;
     return blocks != null
-        && asked + ready.size() + underway + owed.size() == 0
+        && asked + ready.size() + underway == 0
+        && sure.isEmpty()
         && (isEnding || isFull || next == blocks.length);
   }
 
   private void end(Session now) {
     session = null;
-    index.close(now);
+    sure.close(now);
     publish(false);
   }
 
@@ -315,7 +305,7 @@ public final class HandOver {
       default -> refused.merge(push.status(), 1L, Long::sum);
     }
     bytesBegun -= isTaken ? 0 : push.length();
-    surely(
+    sure.call(
         now,
         new NodeCall.Given(kept.lease(), push.length(), isTaken, push.status() == Status.CORRUPT));
     publish(true);

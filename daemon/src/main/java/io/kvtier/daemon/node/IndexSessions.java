@@ -80,11 +80,10 @@ public final class IndexSessions implements NodeIndex {
   }
 
   @Override
-  public void close(Session session) {
-    while (!index.offerClose(session)) {
-      Thread.onSpinWait();
-    }
+  public boolean close(Session session) {
+    boolean isTaken = index.offerClose(session);
     bell.run();
+    return isTaken;
   }
 
   @Override

@@ -18,8 +18,8 @@ public interface NodeIndex {
   /** Asks something in a session; false if too much waits for the index. */
   boolean call(Session session, NodeCall call);
 
-  /** Ends a session, with its leases. */
-  void close(Session session);
+  /** Ends a session, with its leases; false if too much waits for the index. */
+  boolean close(Session session);
 
   /** The bytes of a slab of the first tier. */
   MemorySegment slab(int slab);

@@ -9,7 +9,6 @@ import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.NodeTransport;
 import io.kvtier.tiers.transfer.TroubleLog;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -55,9 +54,7 @@ public final class NodeServer {
   private volatile List<ServedLink> greeted = List.of();
   private final Set<ServedLink> served = new LinkedHashSet<>();
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
-
-  /** Calls that the index had no space for. */
-  private final ArrayDeque<Runnable> owed = new ArrayDeque<>();
+  private final SureCalls sure;
 
   /** A server without links. */
   public NodeServer(
@@ -65,6 +62,7 @@ public final class NodeServer {
     this.options = options;
     this.transport = transport;
     this.index = index;
+    sure = new SureCalls(index);
     this.troubles = troubles;
   }
 
@@ -129,9 +127,7 @@ public final class NodeServer {
       task.run();
       work++;
     }
-    for (int left = owed.size(); left > 0; left--) {
-      owed.remove().run();
-    }
+    sure.repeat();
     long nowNs = transport.nowNs();
     List<ServedLink> toClose = new ArrayList<>();
     for (ServedLink one : served) {
@@ -169,9 +165,12 @@ public final class NodeServer {
 
   /** Tells the index something that must reach it. */
   void surely(Session session, NodeCall call) {
-    if (!index.call(session, call)) {
-      owed.add(() -> surely(session, call));
-    }
+    sure.call(session, call);
+  }
+
+  /** Ends a session of the index. */
+  void end(Session session) {
+    sure.close(session);
   }
 
   /** The bytes of a block that a node pushed did not match the checksum of their writer. */

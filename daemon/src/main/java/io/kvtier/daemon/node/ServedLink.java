@@ -311,7 +311,7 @@ final class ServedLink implements NodeLink.Listener {
       directory.end(incarnation, this);
     }
     if (ended != null) {
-      server.index().close(ended);
+      server.end(ended);
     }
     server.closed(this, ended != null, why);
   }

@@ -1054,8 +1054,8 @@ final class ClusterSimulation implements AutoCloseable {
     }
 
     @Override
-    public void close(Session session) {
-      index.close(session);
+    public boolean close(Session session) {
+      return index.close(session);
     }
 
     @Override

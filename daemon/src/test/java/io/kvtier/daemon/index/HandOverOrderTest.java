@@ -36,6 +36,11 @@ class HandOverOrderTest {
   @SuppressWarnings("NullAway.Init") // open() comes first
   HandOverOrderTest() {}
 
+  /** How often the index was asked to end a session, and the attempt that it takes. */
+  private int closes;
+
+  private int closesNeeded = 1;
+
   @BeforeEach
   void open() throws IOException, ProtocolViolation {
     index = new IndexHarness(16, IndexHarness.SLOT_BYTES);
@@ -118,7 +123,10 @@ class HandOverOrderTest {
       }
 
       @Override
-      public void close(Session session) {}
+      public boolean close(Session session) {
+        closes++;
+        return closes == closesNeeded;
+      }
 
       @Override
       public MemorySegment slab(int slab) {
@@ -127,8 +135,7 @@ class HandOverOrderTest {
     };
   }
 
-  @Test
-  void blocksThatCantBeKeptHere_areNotCountedAsRefusedByNodes() {
+  private HandOver handOverWithoutLeases() {
     NodeTier alone =
         new NodeTier(
             List.of(),
@@ -139,11 +146,26 @@ class HandOverOrderTest {
             TroubleLog.NONE);
     HandOver handing = new HandOver(alone, withoutLeases(), () -> 1, () -> {});
     assertTrue(handing.start(1000, 1 << 20));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 10; i++) {
       var _ = handing.doWork();
     }
+    return handing;
+  }
+
+  @Test
+  void blocksThatCantBeKeptHere_areNotCountedAsRefusedByNodes() {
+    HandOver handing = handOverWithoutLeases();
     assertFalse(handing.progress().isRunning());
     assertEquals(2, handing.progress().unkept());
     assertEquals(Map.of(), handing.progress().refused());
+    assertEquals(1, closes);
+  }
+
+  @Test
+  void sessionThatTheIndexHasNoSpaceToEnd_isEndedInALaterRound() {
+    closesNeeded = 3;
+    HandOver handing = handOverWithoutLeases();
+    assertFalse(handing.progress().isRunning());
+    assertEquals(3, closes);
   }
 }

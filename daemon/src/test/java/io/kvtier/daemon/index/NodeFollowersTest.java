@@ -110,7 +110,7 @@ final class NodeFollowersTest {
     NodeCall.Follow ignored = follow(node);
     engine.write(KEY, 0);
     harness.close(engine.client);
-    sessions.close(node);
+    assertTrue(sessions.close(node));
     work();
     assertEquals(0, harness.directory().size());
     assertEquals(0, count(Counter.GAUGE_FOLLOWED));
