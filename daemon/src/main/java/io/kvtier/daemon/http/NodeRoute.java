@@ -1,19 +1,15 @@
 package io.kvtier.daemon.http;
 
-import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.loop.EventLoops;
 import io.kvtier.daemon.node.NodeFinder;
 import io.vertx.core.Context;
 import io.vertx.core.Future;
 import io.vertx.core.Promise;
-import java.util.ArrayList;
-import java.util.HexFormat;
 import java.util.List;
 
 /** Which nodes have most of a sequence of blocks, for routers. Confined to the event loop. */
 final class NodeRoute {
   static final List<String> PARAMETERS = List.of("namespace", "group", "keys", "limit");
-  private static final int GROUP_MAX = 0xffff;
   private static final int NODES_USUAL = 8;
   private static final int NODES_MAX = 1024;
   private static final long TIMEOUT_MS = 5_000;
@@ -33,10 +29,13 @@ final class NodeRoute {
     NodeFinder.Sought sought;
     try {
       sought =
-          new NodeFinder.Sought(
-              namespaces -> namespaces.byOperator(Grant.NO_TENANT, namespace),
-              query.number("group", 0, GROUP_MAX, 0),
-              keys(query.text("keys", "keys in hexadecimal, with commas between them")));
+          NodeFinder.Sought.ofOperator(
+              namespace,
+              query.number("group", 0, NodeFinder.Sought.GROUP_MAX, 0),
+              List.of(
+                  query
+                      .text("keys", "keys in hexadecimal, with commas between them")
+                      .split(",", -1)));
     } catch (IllegalArgumentException e) {
       throw new ProblemException(400, "parameter 'keys': " + e.getMessage());
     }
@@ -52,14 +51,6 @@ final class NodeRoute {
     promise.future().onComplete(done -> loop.owner().cancelTimer(timer));
     finder.find(sought, answer -> tell(promise, answer, namespace, limit));
     return promise.future();
-  }
-
-  private static List<byte[]> keys(String text) {
-    List<byte[]> keys = new ArrayList<>();
-    for (String key : text.split(",", -1)) {
-      keys.add(HexFormat.of().parseHex(key));
-    }
-    return keys;
   }
 
   private void tell(Promise<Answer> promise, NodeFinder.Answer found, String namespace, int limit) {

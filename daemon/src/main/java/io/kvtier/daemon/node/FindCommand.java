@@ -1,10 +1,8 @@
 package io.kvtier.daemon.node;
 
-import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.OperatorAnswer;
 import io.kvtier.protocol.Status;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -85,15 +83,10 @@ final class FindCommand {
     if (words.size() < 3) {
       throw new IllegalArgumentException("expected 'nodes find NAME GROUP KEY...'");
     }
-    HexFormat hex = HexFormat.of();
-    String name = new String(hex.parseHex(words.getFirst()), StandardCharsets.UTF_8);
-    List<byte[]> keys = new ArrayList<>();
-    for (String word : words.subList(2, words.size())) {
-      keys.add(hex.parseHex(word));
-    }
-    return new NodeFinder.Sought(
-        namespaces -> namespaces.byOperator(Grant.NO_TENANT, name),
+    byte[] name = HexFormat.of().parseHex(words.getFirst());
+    return NodeFinder.Sought.ofOperator(
+        new String(name, StandardCharsets.UTF_8),
         Integer.parseInt(words.get(1)),
-        keys);
+        words.subList(2, words.size()));
   }
 }

@@ -1,5 +1,6 @@
 package io.kvtier.daemon.node;
 
+import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.session.NodeCall;
@@ -13,6 +14,7 @@ import io.vertx.core.json.JsonObject;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -24,8 +26,6 @@ import org.jspecify.annotations.Nullable;
  * lookup nor as a use of the blocks. For any thread.
  */
 public final class NodeFinder {
-  private static final int GROUP_MAX = 0xffff;
-
   private static final Comparator<NodeHold> BEST_FIRST =
       Comparator.comparingInt(NodeHold::run).reversed().thenComparingLong(NodeHold::loadNs);
 
@@ -38,6 +38,9 @@ public final class NodeFinder {
       Function<Namespaces, Namespaces.@Nullable Namespace> namespace,
       int group,
       List<byte[]> keys) {
+    /** The highest group. */
+    public static final int GROUP_MAX = 0xffff;
+
     /**
      * Checks the limits.
      *
@@ -65,6 +68,20 @@ public final class NodeFinder {
             "the group is " + group + ", expected 0 to " + GROUP_MAX);
       }
       keys = List.copyOf(keys);
+    }
+
+    /**
+     * Blocks that an operator names.
+     *
+     * @param name of the namespace
+     * @param keys in hexadecimal
+     * @throws IllegalArgumentException saying what was expected
+     */
+    public static Sought ofOperator(String name, int group, List<String> keys) {
+      return new Sought(
+          namespaces -> namespaces.byOperator(Grant.NO_TENANT, name),
+          group,
+          keys.stream().map(HexFormat.of()::parseHex).toList());
     }
 
     int keyBytes() {
