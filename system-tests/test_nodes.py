@@ -365,7 +365,7 @@ def test_nodeWithoutACertificate_hearsNothing_andIsCounted(folder: Path) -> None
         refused = only.count("node_refused")
         assert said_to(only.port, hello(token), context) == b""
         assert eventually(lambda: only.count("node_refused") == refused + 1)
-        # With the certificate, the same words are answered with WELCOME: it was the certificate.
+        # A node with the certificate is answered with WELCOME: only the certificate was missing.
         context.load_cert_chain(secure["tls__certificate"], secure["tls__key"])
         with socket.create_connection(("127.0.0.1", only.port), timeout=20) as plain, context.wrap_socket(plain) as channel:
             channel.sendall(hello(token))
@@ -431,7 +431,7 @@ def test_handshakeThatIsSaidAgain_isRefused_andCounted(folder: Path) -> None:
         served, refused = first.count("node_served"), first.count("node_refused")
         assert between.said
         for words in between.said:
-            # Handshake, HELLO and requests, to the byte.
+            # The handshake, HELLO and requests, byte for byte.
             heard = said_to(first.port, bytes(words))
             assert struct.pack("<I", 0x314E564B) not in heard
         assert eventually(lambda: first.count("node_refused") == refused + len(between.said))

@@ -12,7 +12,7 @@ _MAGIC = 0x314E564B
 # Magic, type, the numbers of both starts, request, lengths of body and block, checksum, status, lease, zero.
 _HEAD = struct.Struct("<IIQQQIIIIQQ")
 _OWN_START = 7
-# In the place of the number of the daemon's start, which attackers learn before they send.
+# Stands for the number of the daemon's start. Attackers learn that number before they send.
 START = struct.pack("<Q", 0x5452415453544152)
 
 

@@ -12,9 +12,9 @@ import java.util.Random;
 import java.util.Set;
 
 /**
- * The directory of nodes: the table of one node, full of entries; the messages and rounds of
- * lookups among a thousand nodes, whose owners are simulated in this process; and what a node that
- * leaves costs.
+ * Measures the directory of nodes: the table of one node, full of entries; the messages and rounds
+ * of lookups among a thousand nodes, which this process simulates; and the cost of a node that
+ * leaves.
  */
 final class NodeDirectoryBench {
   private static final int NODES = 1000;
@@ -73,7 +73,7 @@ final class NodeDirectoryBench {
     }
   }
 
-  /** Lookups of long prompts, of which any part is known. */
+  /** Looks long prompts up. Any number of their first blocks is known. */
   private void lookups(Report report) {
     Random random = new Random(2);
     Partitions partitions = partitions(random);
@@ -114,7 +114,7 @@ final class NodeDirectoryBench {
     return partitions;
   }
 
-  /** A node of a thousand leaves; a node that has lost its list gets it again. */
+  /** Has one node of a thousand leave, and has an owner note a list. */
   private void changes(Report report) {
     Random random = new Random(3);
     Partitions partitions = partitions(random);

@@ -71,7 +71,7 @@ public record KvtierdConfig(
 
   /** Whether nodes keep a directory of their blocks together. */
   public enum NodeDirectoryUse {
-    /** As soon as there are more nodes than can be asked. */
+    /** The directory begins when there are more nodes than can be asked. */
     AUTO,
     ON,
     OFF

@@ -82,7 +82,7 @@ final class ClusterSimulation implements AutoCloseable {
     LATE_PUSH_INTO_A_REUSED_SLOT,
     /** Blocks whose partition gets another owner are not announced to it. */
     NEW_OWNERS_ARE_NOT_TOLD,
-    /** What the owners of the directory have noted before its node left is not forgotten. */
+    /** Entries of a node that has left stay in the directory. */
     LISTS_OF_NODES_THAT_LEFT_STAY,
     /** The pieces of a block are counted, so one that comes twice stands for another. */
     COUNTER_IN_PLACE_OF_A_BITMAP,

@@ -11,7 +11,7 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * a walk is not taken for present. Before {@link #open} nothing is told.
  */
 public class ChangeFeed {
-  /** The bits of an entry that are not of the hash: what happened. */
+  /** The bits of an entry for its kind. The other bits are of the hash. */
   private static final long KIND_BITS = ~HolderTable.HASH_BITS;
 
   /** A block has come. */
@@ -51,7 +51,7 @@ public class ChangeFeed {
 
   // ---- the index
 
-  /** Whether anybody wants to be told. */
+  /** Whether changes are told. */
   public boolean isOpen() {
     return isOpen;
   }
@@ -81,7 +81,7 @@ public class ChangeFeed {
     return walksWanted.get();
   }
 
-  // ---- who announces
+  // ---- the announcer
 
   /** The next entry; 0 if there is none. */
   public long poll() {
@@ -90,7 +90,7 @@ public class ChangeFeed {
       return 0;
     }
     long entry = ring.getPlain((int) (at & (SIZE - 1)));
-    // Volatile, in this order: an index that sleeps at a full half either sees this, or is woken.
+    // Both accesses are volatile: an index that goes to sleep either sees the space or is woken.
     read.set(at + 1);
     if (written.get() - at == SIZE - KEPT_FREE) {
       bell.run(); // a walk can go on
@@ -98,12 +98,12 @@ public class ChangeFeed {
     return entry;
   }
 
-  /** What happened. */
+  /** The kind of an entry. */
   public static int kindOf(long entry) {
     return (int) (entry & KIND_BITS);
   }
 
-  /** Has changes told from now on. A walk must follow: earlier changes were not told. */
+  /** Begins to tell changes. A walk must follow: earlier changes were not told. */
   public void open() {
     isOpen = true;
   }

@@ -6,11 +6,11 @@ import java.lang.foreign.ValueLayout;
 import java.util.function.LongPredicate;
 
 /**
- * Which holders have which blocks, in memory of fixed size: a cuckoo table with buckets of eight
+ * A table of the holders of blocks, in memory of fixed size: a cuckoo table with buckets of eight
  * entries (Pagh, Rodler, 2004; Erlingsson, Manasse, McSherry, 2006). An entry has 8 bytes: 48 bits
  * of the block's hash, and the number of a holder. A block has at most {@link #HOLDERS_MAX}
- * entries. Two blocks with equal 48 bits are taken for one: what the table says are hints. When the
- * table is full, a new entry takes the place of another. Not safe for several threads.
+ * entries. Entries are hints: two blocks with equal 48 bits are taken for one. When the table is
+ * full, a new entry takes the place of another. Not safe for several threads.
  *
  * <pre>
  * 63                                          16 15          0
@@ -89,7 +89,7 @@ public final class HolderTable implements AutoCloseable {
     return bucket(hash, 0x2545_F491_4F6C_DD1DL);
   }
 
-  /** Never the first one, so that every entry has two places. */
+  /** The second bucket of a block, never the first one: every entry has two places. */
   private int second(long hash) {
     int second = bucket(hash, 0xD6E8_FEB8_6659_FD93L);
     return second == first(hash) ? (second + 1) % buckets : second;

@@ -6,10 +6,10 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * This node's part of the directory: the owners of all partitions, and for the partitions of this
- * node which nodes have which blocks. A node is known by the number of its start, so that entries
- * of an earlier start say nothing of a later one. What is found are hints. Before {@link #open} it
- * knows nothing and takes no memory. Safe for several threads.
+ * This node's part of the directory: the owners of all partitions, and the holders of the blocks of
+ * this node's partitions. A node is known by the number of its start, so that entries of an earlier
+ * start say nothing of a later one. Entries are hints. Before {@link #open} the directory knows
+ * nothing and takes no memory. Safe for several threads.
  */
 public class NodeDirectory implements AutoCloseable {
   /** The most nodes that {@link #find} gives. */
@@ -52,7 +52,7 @@ public class NodeDirectory implements AutoCloseable {
   private BitSet ended = new BitSet();
   private final int[] found = new int[HolderTable.HOLDERS_MAX];
 
-  /** How many sweeps are to end before nothing is left to remove. */
+  /** How many sweeps must end until nothing is left to remove. */
   private int sweepsLeft;
 
   private long gaps;
@@ -128,7 +128,7 @@ public class NodeDirectory implements AutoCloseable {
 
   // ---- announcements
 
-  /** Begins a new list of a node's blocks: what it announced before is forgotten. */
+  /** Begins a new list of a node's blocks, and forgets the node's earlier announcements. */
   private @Nullable Sender begin(long node, Object from) {
     endSender(node);
     int number = used.nextClearBit(1);
@@ -157,7 +157,7 @@ public class NodeDirectory implements AutoCloseable {
    *
    * @param from the connection over which the node announces
    * @param sequence counts the announcements of the node to this one; 0 begins a new list
-   * @param entries as {@link ChangeFeed} has them, of kind CAME or LEFT
+   * @param entries as {@link ChangeFeed} has them, of kind CAME, LEFT or FOUND
    * @return false if announcements before this one are missing: the node must begin anew
    */
   public synchronized boolean note(long node, Object from, long sequence, long[] entries) {

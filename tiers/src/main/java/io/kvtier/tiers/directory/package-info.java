@@ -1,6 +1,6 @@
 /**
- * Which nodes have which blocks, without a map in the middle: each node keeps the entries of some
- * partitions ({@link io.kvtier.tiers.directory.Partitions}) in a table of fixed size ({@link
+ * The directory of the blocks of all nodes, without a central map: each node keeps the entries of
+ * some partitions ({@link io.kvtier.tiers.directory.Partitions}) in a table of fixed size ({@link
  * io.kvtier.tiers.directory.HolderTable}). All entries are hints.
  */
 @NullMarked

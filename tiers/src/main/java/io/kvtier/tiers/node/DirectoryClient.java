@@ -27,7 +27,7 @@ final class DirectoryClient {
   private final boolean isAlwaysAsked;
   private boolean hasBegun;
 
-  /** What is announced to each connected node. */
+  /** The announcements to each connected node. */
   private final Map<Long, Outbox> outboxes = new HashMap<>();
 
   /** The partitions whose blocks the next walk announces. */
@@ -36,9 +36,10 @@ final class DirectoryClient {
   /** The partitions whose blocks the walk under way announces; null if there is none. */
   private @Nullable BitSet walking;
 
-  /** From whom the blocks of partitions must be taken back, by the next walk and by this one. */
+  /** The owners before of partitions, from whom the next walk takes the blocks back. */
   private Map<Integer, Set<Long>> toTakeBack = new HashMap<>();
 
+  /** The owners before from whom the walk under way takes blocks back. */
   private Map<Integer, Set<Long>> takingBack = new HashMap<>();
 
   /**
@@ -167,7 +168,7 @@ final class DirectoryClient {
     }
   }
 
-  /** Tells those who have owned the partition of a block that the block has left. */
+  /** Tells the owners before of a block's partition that the block has left. */
   private void takeBack(Map<Integer, Set<Long>> owners, long entry, long nowNs) {
     long left = (entry & HolderTable.HASH_BITS) | ChangeFeed.LEFT;
     for (long before : owners.getOrDefault(Partitions.of(entry), Set.of())) {

@@ -12,7 +12,7 @@ public final class DirectoryMessages {
   /** Maximum entries in one ANNOUNCE. */
   public static final int ENTRIES_MAX = 4096;
 
-  /** The most nodes that are told of a block. */
+  /** Maximum nodes that a LOCATED names for a block. */
   private static final int TOLD_MAX = 2;
 
   private static final int NOT_TOLD = 0xffff;
@@ -84,7 +84,7 @@ public final class DirectoryMessages {
       this.nodes = nodes;
     }
 
-    /** The nodes of each block; of a block's nodes, at most two are told. */
+    /** The nodes of each block. At most two nodes of a block are told. */
     public static Located of(List<long[]> nodes) {
       return new Located(
           nodes.stream()

@@ -33,7 +33,7 @@ final class Holders {
     return -1;
   }
 
-  /** With one node more, unless there are four. */
+  /** Adds a node, unless there are four. */
   static long add(long holders, int number) {
     int free = placeOf(holders, -1);
     return free < 0 || has(holders, number)

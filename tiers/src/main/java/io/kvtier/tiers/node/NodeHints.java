@@ -20,8 +20,8 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Which nodes have which blocks in their memory, from their latest answers. Each entry is a hint:
- * the node may have evicted the block since. Then a fetch is a miss, and the hint is forgotten.
+ * The nodes that have blocks in their memory, from their latest answers. Each entry is a hint: the
+ * node may have evicted the block since. Then a fetch is a miss, and the hint is forgotten.
  *
  * <p>All nodes are asked about a block, and the questions of one round of the index go out
  * together. The hints are bounded in number. Safe for several threads.
@@ -32,20 +32,23 @@ public class NodeHints implements KnownBlocks {
 
   private static final int HINTS_MAX = 1 << 18;
 
-  /** After that time a lookup asks the nodes again. */
+  /** The time after which a lookup asks the nodes again. */
   private static final long PRESENT_NS = TimeUnit.SECONDS.toNanos(30);
 
-  /** As much longer a fetch may still ask the holders: it began with a lookup that found them. */
+  /**
+   * The further time for which fetches may use a hint: a fetch follows a lookup that found the
+   * hint, and may wait.
+   */
   private static final long FETCH_NS = TimeUnit.SECONDS.toNanos(60);
 
   private static final long ABSENT_NS = TimeUnit.SECONDS.toNanos(1);
   private static final long NOWHERE = Holders.NONE;
 
   /**
-   * What is known of a block.
+   * The last answers about a block.
    *
-   * @param holders the nodes that have it, as {@link Holders}; {@link #NOWHERE}: none has
-   * @param toldNs when the nodes said so
+   * @param holders the nodes that have the block, as {@link Holders}; {@link #NOWHERE}: none has it
+   * @param toldNs the time of the last answer
    */
   private record Hint(long holders, long toldNs) {
     long keptNs() {
@@ -106,7 +109,7 @@ public class NodeHints implements KnownBlocks {
     known.put(key, new Hint(holders, ticker.read()));
   }
 
-  /** Nothing new: the reader knows from whom the block came. */
+  /** Does nothing: the reader knows from which node the block came. */
   @Override
   public void present(ObjectKey key) {}
 
@@ -223,7 +226,7 @@ public class NodeHints implements KnownBlocks {
     return new Hint(Holders.remove(hint.holders, holder), hint.toldNs);
   }
 
-  /** A node has left: nothing is known of its blocks any more, and its number can be another's. */
+  /** Forgets the blocks of a node that has left. Another node can get its number. */
   public void forgetHolder(int holder) {
     for (Map.Entry<ObjectKey, Hint> each : known.asMap().entrySet()) {
       if (Holders.has(each.getValue().holders, holder)) {

@@ -16,7 +16,7 @@ public final class NodeLoads {
   /** The estimate in which the figures of a node were last set. */
   private final long[] setIn = new long[NodeTier.NUMBERS_MAX];
 
-  /** When the node has delivered what it was given, and how long it takes for a block. */
+  /** The time until a node has delivered the blocks it was given, and its time for a block. */
   private final double[] doneNs = new double[NodeTier.NUMBERS_MAX];
 
   private final double[] blockNs = new double[NodeTier.NUMBERS_MAX];

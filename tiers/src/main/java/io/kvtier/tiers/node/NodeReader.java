@@ -193,7 +193,7 @@ public final class NodeReader {
     });
   }
 
-  /** No fetch must be tried with a node because of what is known of its blocks so far. */
+  /** Forgets that fetches may be tried with a node, because it has left or started anew. */
   private void forget(NodePeer peer) {
     waiting.forEach(fetch -> fetch.holders = Holders.remove(fetch.holders, peer.number()));
     links.forEach(link -> link.forget(peer.number()));

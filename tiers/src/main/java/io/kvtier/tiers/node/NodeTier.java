@@ -161,7 +161,7 @@ public final class NodeTier {
     }
   }
 
-  /** No reader knows a node any more: its number can be another's. */
+  /** Gives the number of a node free, which no reader knows any more. */
   private void left(NodePeer gone) {
     hints.forgetHolder(gone.number());
     synchronized (peers) {

@@ -6,15 +6,15 @@ import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What this node announces to one owner: batches with numbers. If the owner misses some, or too
- * many wait, the list begins anew. Confined to the first reader.
+ * The announcements of this node to one owner: batches with numbers. If the owner misses a batch,
+ * or too many entries wait, the list begins anew. Confined to the first reader.
  */
 final class Outbox {
   private static final long FLUSH_NS = TimeUnit.MILLISECONDS.toNanos(10);
   private static final int BATCH = 1024;
   private static final int WAITING_MAX = 1 << 16;
 
-  /** With more entries, walks wait. Those that a walk has told already still find space. */
+  /** With more entries, walks wait. The rest is for blocks that a walk has already told. */
   private static final int BEHIND = WAITING_MAX / 4;
 
   private static final int UNANSWERED_MAX = 4;
@@ -74,7 +74,7 @@ final class Outbox {
     again.run();
   }
 
-  /** Sends what has waited for long enough. */
+  /** Sends full batches, and entries that have waited for long enough. */
   void flush(long nowNs) {
     int from = 0;
     while (!isOff

@@ -329,7 +329,9 @@ final class PeerLink implements NodeLink.Listener {
         nowNs);
   }
 
-  /** Asks the node something. The answer is told later, or at once if the node can't be asked. */
+  /**
+   * Sends a question to the node. If the node can't be asked, the question is unanswered at once.
+   */
   void request(FrameType type, ByteBuffer body, Reply reply, long nowNs) {
     FrameType answer =
         switch (type) {

@@ -62,7 +62,7 @@ public final class HolderTap implements BlockEvents {
     }
   }
 
-  /** Nothing: other nodes know namespaces by their fingerprints. */
+  /** Does nothing: other nodes know namespaces by their fingerprints. */
   @Override
   public void name(int namespaceId, String name, Map<String, String> properties) {}
 
