@@ -51,8 +51,9 @@ public class NodeHints implements KnownBlocks {
    * @param toldNs the time of the last answer
    */
   private record Hint(long holders, long toldNs) {
-    long keptNs() {
-      return holders == NOWHERE ? ABSENT_NS : PRESENT_NS + FETCH_NS;
+    /** How long the hint is kept from now on. */
+    long keptNs(long nowNs) {
+      return holders == NOWHERE ? ABSENT_NS : Math.max(0, PRESENT_NS + FETCH_NS - (nowNs - toldNs));
     }
   }
 
@@ -80,7 +81,8 @@ public class NodeHints implements KnownBlocks {
         Caffeine.newBuilder()
             .maximumSize(HINTS_MAX)
             .expireAfter(
-                Expiry.<ObjectKey, Hint>writing((_, hint) -> Duration.ofNanos(hint.keptNs())))
+                Expiry.<ObjectKey, Hint>writing(
+                    (_, hint) -> Duration.ofNanos(hint.keptNs(ticker.read()))))
             .ticker(ticker)
             .executor(executor)
             .build();

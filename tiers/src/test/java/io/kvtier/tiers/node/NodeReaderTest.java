@@ -137,6 +137,22 @@ final class NodeReaderTest {
     assertEquals(a, asked());
   }
 
+  @Test
+  void hint_thatLosesAHolder_isNotUsedForLonger() throws FrameException {
+    know(1);
+    pass(60_000 * MS);
+    var _ = fetch(1);
+    ScriptedTransport.Link first = asked();
+    Frame frame = first.take(FrameType.FETCH);
+    var _ = first.listener.onFrame(first, first.frame(FrameType.NONE, Status.MISS, frame.id()));
+    asked().deliver((byte) 1, LENGTH);
+    assertEquals(Status.OK, finished().getFirst().status);
+
+    pass(31_000 * MS);
+    var _ = fetch(1);
+    assertEquals(Status.MISS, finished().getFirst().status);
+  }
+
   // ---- the choice
 
   @Test
