@@ -13,6 +13,7 @@ import java.util.ArrayDeque;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -60,7 +61,7 @@ final class PieceSender {
     /** Why the block does not come; null while it may come. */
     NodeCall.Followed.@Nullable Lost lost;
 
-    /** Whether the node wants no more of it. */
+    /** Whether the node wants no more of the block, or knows that the block does not come. */
     boolean isStopped;
 
     boolean isDamaged;
@@ -68,10 +69,15 @@ final class PieceSender {
     /** How many of its pieces are being read. */
     int underway;
 
-    Followed(long id, int length, NodeCall.Follow call) {
+    Followed(long id, Messages.Follow wanted, BiConsumer<Followed, NodeCall.Followed> told) {
       this.id = id;
-      this.length = length;
-      this.call = call;
+      length = wanted.keys().blockBytes();
+      call =
+          new NodeCall.Follow(
+              ServedLink.blocks(wanted.keys()),
+              length,
+              wanted.withinNs(),
+              news -> told.accept(this, news));
     }
   }
 
@@ -90,11 +96,6 @@ final class PieceSender {
     this.server = server;
   }
 
-  /** How many blocks the node expects. */
-  int size() {
-    return follows.size();
-  }
-
   // ---- what the node asks
 
   void follow(Session session, NodeLink from, Frame frame) throws FrameException {
@@ -103,21 +104,13 @@ final class PieceSender {
     if (follows.containsKey(id)) {
       return; // it came twice
     }
-    Followed[] made = new Followed[1];
-    NodeCall.Follow call =
-        new NodeCall.Follow(
-            ServedLink.blocks(wanted.keys()),
-            wanted.keys().blockBytes(),
-            wanted.withinNs(),
-            told -> server.later(() -> told(session, from, made[0], told)));
-    Followed followed = new Followed(id, wanted.keys().blockBytes(), call);
-    made[0] = followed;
-    if (follows.size() < FOLLOWS_MAX && server.index().call(session, call)) {
+    Followed followed =
+        new Followed(id, wanted, (one, news) -> server.later(() -> told(session, from, one, news)));
+    if (follows.size() < FOLLOWS_MAX && server.index().call(session, followed.call)) {
       follows.put(id, followed);
     } else {
-      followed.lost = new NodeCall.Followed.Lost(Status.BUSY, "too many blocks are expected");
-      enqueue(followed);
-      serve(session, from);
+      // The link bounds such answers: it closes, or reads nothing, when too many wait.
+      from.send(owner.answer(FrameType.NONE, Status.BUSY, id).with("too many blocks are expected"));
     }
   }
 
@@ -132,8 +125,7 @@ final class PieceSender {
   }
 
   private void endIfUnused(Session session, Followed followed) {
-    boolean isOver = followed.isStopped || followed.lost != null;
-    if (isOver && followed.underway == 0 && follows.remove(followed.id, followed)) {
+    if (followed.isStopped && followed.underway == 0 && follows.remove(followed.id, followed)) {
       server.surely(session, new NodeCall.Unfollow(followed.call, followed.isDamaged));
     }
   }
@@ -158,10 +150,7 @@ final class PieceSender {
         followed.checksum = checksum;
         place(followed, slab, offset);
       }
-      case NodeCall.Followed.Lost lost -> {
-        followed.lost = lost;
-        endIfUnused(session, followed);
-      }
+      case NodeCall.Followed.Lost lost -> followed.lost = lost;
     }
     enqueue(followed);
     serve(session, from);
@@ -238,7 +227,13 @@ final class PieceSender {
 
   private void sendLast(Session session, NodeLink to, Followed followed, Frame frame) {
     frames++;
-    to.send(frame, MemorySegment.NULL, () -> sent(session, to, followed, 0));
+    to.send(
+        frame,
+        MemorySegment.NULL,
+        () -> {
+          followed.isStopped |= frame.type() == FrameType.NONE;
+          sent(session, to, followed, 0);
+        });
   }
 
   private void sendPiece(Session session, NodeLink to, Followed followed) {
