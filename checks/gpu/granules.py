@@ -57,8 +57,8 @@ class Kernels:
         pinned = torch.from_numpy(table).pin_memory()
         flaws = torch.zeros(len(entries), dtype=torch.uint8).pin_memory()
         values = [
-            ctypes.c_uint64(pinned.data_ptr()), ctypes.c_uint32(len(entries)), ctypes.c_uint32(GRANULES_EACH), ctypes.c_uint32(elements),
-            ctypes.c_uint64(flaws.data_ptr()),
+            ctypes.c_uint64(pinned.data_ptr()), ctypes.c_uint32(form.size), ctypes.c_uint32(len(entries)), ctypes.c_uint32(GRANULES_EACH),
+            ctypes.c_uint32(elements), ctypes.c_uint64(flaws.data_ptr()),
         ]  # fmt: skip
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         self.check(self.cuda.cuLaunchKernel(function, THREAD_BLOCKS, 1, 1, THREADS, 1, 1, 0, None, parameters, None))

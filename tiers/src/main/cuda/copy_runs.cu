@@ -73,9 +73,10 @@ __device__ void copy_entry(const Form* forms, const Entry& entry, u32 skipped, u
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kWarp * kWarps, 2) kvtier_copy_runs(const char* table, u32 count, u32 pieces) {
+extern "C" __global__ void __launch_bounds__(kWarp * kWarps, 2)
+    kvtier_copy_runs(const char* table, u32 form_count, u32 count, u32 pieces) {
   u32 lane = threadIdx.x % kWarp;
-  for_each_piece(table, count, pieces, [lane](const Form* forms, const Entry& entry, u32 piece) {
+  for_each_piece(table, form_count, count, pieces, [lane](const Form* forms, const Entry& entry, u32 piece) {
     copy_entry(forms, entry, piece * kPieceBytes, lane);
   });
 }

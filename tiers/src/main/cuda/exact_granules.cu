@@ -411,15 +411,15 @@ __device__ bool decode_granule(const Warp& warp, const WalkAt& walk_at, const ch
 // An entry has whole granules: the raw ones are runs on the device, and the encoded ones lie side by side, from the entry's other
 // address on.  `flaws`: a byte for each block, which becomes 1 when one of its granules is not sound.
 template <typename Work>
-__device__ void for_each_granule(const char* table, u32 count, u32 granules, u32 elements, unsigned char* flaws, Work work) {
+__device__ void for_each_granule(const char* table, u32 form_count, u32 count, u32 granules, u32 elements, unsigned char* flaws, Work work) {
   __shared__ Matrices matrices;
   alignas(4) __shared__ unsigned char headers[kWarps][kHeaderBytesMax];
-  for (u32 i = threadIdx.x; i < sizeof(Matrices) / sizeof(uint4); i += kWarp * kWarps) copy_words(&matrices, &kAllMatrices, i);
+  for (u32 i = threadIdx.x; i < sizeof(Matrices) / sizeof(uint4); i += kWarp * kWarps) word_of(&matrices, i) = word_of(&kAllMatrices, i);
   Shape shape(elements);
   u32 lane = threadIdx.x % kWarp;
   Warp warp{matrices, headers[threadIdx.x / kWarp], shape, lane};
   // It waits for all threads of the block before its first piece.
-  for_each_piece(table, count, granules, [&](const Form* forms, const Entry& entry, u32 granule) {
+  for_each_piece(table, form_count, count, granules, [&](const Form* forms, const Entry& entry, u32 granule) {
     u32 skipped = granule * shape.raw_bytes;
     if (skipped >= entry.bytes) return;
     u32 from = entry.from + skipped;
@@ -442,15 +442,15 @@ __device__ void for_each_granule(const char* table, u32 count, u32 granules, u32
 }
 
 extern "C" __global__ void __launch_bounds__(kWarp * kWarps, 2)
-    kvtier_encode_granules(const char* table, u32 count, u32 granules, u32 elements, unsigned char* flaws) {
-  for_each_granule(table, count, granules, elements, flaws, [](const Warp& warp, const auto& walk_at, const Entry& entry, u32 granule) {
+    kvtier_encode_granules(const char* table, u32 form_count, u32 count, u32 granules, u32 elements, unsigned char* flaws) {
+  for_each_granule(table, form_count, count, granules, elements, flaws, [](const Warp& warp, const auto& walk_at, const Entry& entry, u32 granule) {
     return encode_granule(warp, walk_at, reinterpret_cast<char*>(entry.target) + u64{granule} * warp.shape.encoded_bytes);
   });
 }
 
 extern "C" __global__ void __launch_bounds__(kWarp * kWarps, 2)
-    kvtier_decode_granules(const char* table, u32 count, u32 granules, u32 elements, unsigned char* flaws) {
-  for_each_granule(table, count, granules, elements, flaws, [](const Warp& warp, const auto& walk_at, const Entry& entry, u32 granule) {
+    kvtier_decode_granules(const char* table, u32 form_count, u32 count, u32 granules, u32 elements, unsigned char* flaws) {
+  for_each_granule(table, form_count, count, granules, elements, flaws, [](const Warp& warp, const auto& walk_at, const Entry& entry, u32 granule) {
     return decode_granule(warp, walk_at, reinterpret_cast<const char*>(entry.source) + u64{granule} * warp.shape.encoded_bytes);
   });
 }

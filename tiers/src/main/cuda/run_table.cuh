@@ -82,20 +82,20 @@ struct Strided {
   }
 };
 
-__device__ void copy_words(void* target, const void* source, u32 word) {
-  reinterpret_cast<uint4*>(target)[word] = reinterpret_cast<const uint4*>(source)[word];
-}
+__device__ uint4& word_of(void* memory, u32 word) { return reinterpret_cast<uint4*>(memory)[word]; }
+__device__ const uint4& word_of(const void* memory, u32 word) { return reinterpret_cast<const uint4*>(memory)[word]; }
 
 // Hands each piece of each entry to one warp: work(forms, entry, number of the piece in its entry).
-// `table`: kFormsMax forms, and entries behind them.  `pieces`: into how many pieces the longest entry is cut; shorter ones have none
-// behind their end.
+// `table`: space for kFormsMax forms, of which the first `form_count` are read, and entries behind it.  `pieces`: into how many pieces
+// the longest entry is cut; shorter ones have none behind their end.
 //
-// A warp reads the entries of its next pieces together: each access to the table takes as long as one to the bytes.
+// The table lies in host memory, so reading it takes the link's time.  A warp reads the entries of its next pieces together, and begins
+// all its first reads before the first one has ended.
 template <typename Work>
-__device__ void for_each_piece(const char* table, u32 count, u32 pieces, Work work) {
+__device__ void for_each_piece(const char* table, u32 form_count, u32 count, u32 pieces, Work work) {
   __shared__ Form forms[kFormsMax];
   __shared__ Entry held[kWarps][kAhead];
-  constexpr u32 kFormWords = sizeof(forms) / sizeof(uint4);
+  constexpr u32 kFormWords = sizeof(Form) / sizeof(uint4);
   constexpr u32 kEntryWords = sizeof(Entry) / sizeof(uint4);
   const Entry* entries = reinterpret_cast<const Entry*>(table + sizeof(forms));
   u32 lane = threadIdx.x % kWarp;
@@ -104,11 +104,15 @@ __device__ void for_each_piece(const char* table, u32 count, u32 pieces, Work wo
   // CopyOptions.java: far fewer than 32 bits can count.
   u32 items = count * pieces;
   u32 first = blockIdx.x * kWarps + warp;
-  if (threadIdx.x < kFormWords) copy_words(forms, table, threadIdx.x);
   u32 mine = first + lane / kEntryWords * warps;
-  if (lane < kAhead * kEntryWords && mine < items) {
-    copy_words(&held[warp][lane / kEntryWords], &entries[mine / pieces], lane % kEntryWords);
-  }
+  bool takes_form = threadIdx.x < form_count * kFormWords;
+  bool takes_entry = lane < kAhead * kEntryWords && mine < items;
+  uint4 form;
+  uint4 entry;
+  if (takes_form) form = word_of(table, threadIdx.x);
+  if (takes_entry) entry = word_of(&entries[mine / pieces], lane % kEntryWords);
+  if (takes_form) word_of(forms, threadIdx.x) = form;
+  if (takes_entry) word_of(&held[warp][lane / kEntryWords], lane % kEntryWords) = entry;
   __syncthreads();
   while (first < items) {
 #pragma unroll 1
@@ -118,7 +122,7 @@ __device__ void for_each_piece(const char* table, u32 count, u32 pieces, Work wo
     __syncwarp();
     mine = first + lane / kEntryWords * warps;
     if (lane < kAhead * kEntryWords && mine < items) {
-      copy_words(&held[warp][lane / kEntryWords], &entries[mine / pieces], lane % kEntryWords);
+      word_of(&held[warp][lane / kEntryWords], lane % kEntryWords) = word_of(&entries[mine / pieces], lane % kEntryWords);
     }
     __syncwarp();
   }

@@ -362,10 +362,12 @@ public final class FileGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
+  public void copyTable(
+      GpuStream stream, long table, int forms, int count, int pieces, int threadBlocks) {
     launch();
     put(() -> {
       MemorySegment entries = at(table, RunTable.bytes(count));
+      RunTable.requireForms(entries, forms, count);
       for (int i = 0; i < count; i++) {
         RunTable.visit(entries, i, pieces, FileGpu::move);
       }

@@ -445,12 +445,17 @@ final class CopyBatch {
     // No more than have something to do.
     int blocks = (int) Math.min(blocksMax, table.usefulBlocks(pieceBytes));
     if (how == null) {
-      gpu.copyTable(stream, table.address(), table.count(), pieceCount, blocks);
+      gpu.copyTable(stream, table.address(), table.forms(), table.count(), pieceCount, blocks);
       return;
     }
     GranuleTable granules =
         new GranuleTable(
-            table.address(), table.count(), pieceCount, how.granuleElements(), flawsAddress);
+            table.address(),
+            table.forms(),
+            table.count(),
+            pieceCount,
+            how.granuleElements(),
+            flawsAddress);
     if (direction == CopyDirection.OFFLOAD) {
       gpu.encode(stream, granules, blocks);
     } else {

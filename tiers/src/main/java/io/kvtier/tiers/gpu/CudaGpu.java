@@ -385,10 +385,11 @@ final class CudaGpu implements Gpu {
   }
 
   @Override
-  public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
+  public void copyTable(
+      GpuStream stream, long table, int forms, int count, int pieces, int threadBlocks) {
     bind();
     check(
-        calls.launch(copyRuns.number(), threadBlocks, stream.handle(), table, count, pieces),
+        calls.launch(copyRuns.number(), threadBlocks, stream.handle(), table, forms, count, pieces),
         "cuLaunchKernel");
   }
 
@@ -411,6 +412,7 @@ final class CudaGpu implements Gpu {
             threadBlocks,
             stream.handle(),
             table.address(),
+            table.forms(),
             table.entries(),
             table.granules(),
             table.elements(),

@@ -105,10 +105,12 @@ public interface Gpu extends AutoCloseable {
    *
    * @param table where the device sees the {@link RunTable}, which must stay as it is until the
    *     kernel is done
+   * @param forms how many forms it has
+   * @param count how many entries it has
    * @param pieces into how many pieces of {@link RunTable#PIECE_BYTES} the longest run is cut
    * @param threadBlocks how many, and so how many multiprocessors at most
    */
-  void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks);
+  void copyTable(GpuStream stream, long table, int forms, int count, int pieces, int threadBlocks);
 
   /**
    * Encodes the granules of a table, whose sources are runs on the device.

@@ -6,10 +6,12 @@ package io.kvtier.tiers.gpu;
  * lie side by side, from the address of the entry on. {@code exact_granules.cu} has the kernels.
  *
  * @param address where the device sees the table, which must stay as it is until the kernel is done
+ * @param forms how many forms it has
  * @param entries how many entries it has
  * @param granules the granules of the longest entry
  * @param elements the elements of a granule
  * @param flaws where the device sees a byte for each {@link RunTable#place}, which becomes 1 when a
  *     granule of that place does not fit, or is damaged
  */
-public record GranuleTable(long address, int entries, int granules, int elements, long flaws) {}
+public record GranuleTable(
+    long address, int forms, int entries, int granules, int elements, long flaws) {}

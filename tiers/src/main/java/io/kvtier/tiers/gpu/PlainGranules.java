@@ -25,6 +25,7 @@ public final class PlainGranules {
     this.memory = memory;
     this.table = table;
     entries = memory.at(table.address(), RunTable.bytes(table.entries()));
+    RunTable.requireForms(entries, table.forms(), table.entries());
     encoding = new BlockEncoding(table.elements(), 1);
     codec = new GranuleCodec(encoding);
     raw = MemorySegment.ofArray(new byte[encoding.rawGranuleBytes()]);

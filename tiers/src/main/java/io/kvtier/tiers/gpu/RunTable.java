@@ -113,6 +113,11 @@ public final class RunTable {
     return address;
   }
 
+  /** How many forms there are. */
+  int forms() {
+    return formCount;
+  }
+
   /** How many entries there are. */
   int count() {
     return count;
@@ -212,6 +217,22 @@ public final class RunTable {
   public interface Visitor {
     /** Takes one run. */
     void visit(long source, long target, long bytes);
+  }
+
+  /**
+   * Ends with an exception if an entry has a form that a kernel would not read, for a GPU without a
+   * kernel.
+   *
+   * @param forms how many forms it would read
+   */
+  public static void requireForms(MemorySegment memory, int forms, int count) {
+    for (int entry = 0; entry < count; entry++) {
+      int form = word(memory, entry, FORM);
+      if (form != ONE_RUN && form >= forms) {
+        throw new IllegalStateException(
+            "entry " + entry + " has form " + form + ", and the kernel reads " + forms + " forms");
+      }
+    }
   }
 
   /**

@@ -266,7 +266,8 @@ final class FakeGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public void copyTable(GpuStream stream, long table, int count, int pieces, int threadBlocks) {
+  public void copyTable(
+      GpuStream stream, long table, int forms, int count, int pieces, int threadBlocks) {
     call();
     kernels++;
     CopyOptions usual = CopyOptions.DEFAULT;
@@ -274,6 +275,7 @@ final class FakeGpu implements Gpu, GpuDriver {
     spend(isOverLink ? bytes(table, count) : 0);
     putHold(stream);
     // The table is read when the kernel runs, as a GPU does.
+    put(stream, () -> RunTable.requireForms(entries(table, count), forms, count));
     for (int i = 0; i < count; i++) {
       int entry = i;
       put(stream, () -> RunTable.visit(entries(table, count), entry, pieces, FakeGpu::move));

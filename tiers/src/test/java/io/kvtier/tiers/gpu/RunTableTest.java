@@ -108,6 +108,24 @@ final class RunTableTest {
   }
 
   @Test
+  void forms_ofRunsAndGrids_areThoseThatTheKernelReads() {
+    table.begin(RunTable.Sides.DEVICE_TO_HOST);
+    table.add(null, 0, 0, 0, 8, 0);
+    assertEquals(0, table.forms());
+    RunTable.requireForms(memory, 0, 1);
+    table.add(HEADS, 0, 0, 0, 8, 0);
+    table.add(HEADS, 0, 0, 8, 8, 0);
+    assertEquals(1, table.forms());
+    RunTable.requireForms(memory, 1, 3);
+    IllegalStateException e =
+        assertThrows(
+            IllegalStateException.class, () -> RunTable.requireForms(memory, 0, table.count()));
+    assertEquals("entry 1 has form 0, and the kernel reads 0 forms", e.getMessage());
+    table.begin(RunTable.Sides.DEVICE_TO_HOST);
+    assertEquals(0, table.forms());
+  }
+
+  @Test
   void add_bytesOutsideOfTheGrid_areRefused() {
     table.begin(RunTable.Sides.DEVICE_TO_HOST);
     assertRefused(-1, 4);
