@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from kvtier_testing import process
+from kvtier_testing.nodes import connected
 
 from bench.replay import DEFAULT_TRACE, Replay
 from bench.request_trace import TraceError, read_trace
 from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.command_line import Arguments, say, size, whole
 from checks.shared.content import Content
-from checks.shared.nodes import NodeDaemon, connected
+from checks.shared.nodes import NodeDaemon
 from kvtier import Client, Lookup, Status
 
 MIB = 1 << 20

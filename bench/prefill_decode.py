@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from kvtier_testing import process
 from kvtier_testing.layers import LayerWriter
+from kvtier_testing.nodes import connected
 
 from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.command_line import Arguments, whole
-from checks.shared.nodes import NodeDaemon, connected
+from checks.shared.nodes import NodeDaemon
 from kvtier import Leases, Namespace, Status
 
 MIB = 1 << 20

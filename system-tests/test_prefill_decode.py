@@ -18,7 +18,7 @@ from kvtier_testing.daemon import eventually
 from checks.shared.checkout import ROOT
 
 ROUTER = ROOT / "examples" / "prefill-decode" / "router.py"
-TOLD = {"kvtier": {"expect_tokens": 512, "expect_s": 2.0}}
+TOLD = {"kvtier": {"expect_tokens": 512, "expect_s": 2.0, "expect_from": "node-0"}}
 STREAM = [b'data: {"choices": [{"text": "a"}]}\n\n', b'data: {"choices": [{"text": "b"}]}\n\n', b"data: [DONE]\n\n"]
 
 
@@ -125,7 +125,7 @@ def test_wishesOfTheClient_areKept() -> None:
     with EngineDouble(prefills) as prefill, EngineDouble(decodes) as decode, router("--prefill", prefill.url, "--decode", decode.url) as port:
         ask(port, said)
     assert prefill.asked[0][1]["kv_transfer_params"]["kvtier"] == {"keep_s": 60, "expect_s": 5}
-    assert decode.asked[0][1]["kv_transfer_params"] == {"kvtier": {"expect_tokens": 512, "expect_s": 5, "keep_s": 60}, "other": 1}
+    assert decode.asked[0][1]["kv_transfer_params"] == {"kvtier": {"expect_tokens": 512, "expect_s": 5, "expect_from": "node-0", "keep_s": 60}, "other": 1}
 
 
 def test_stream_isPassedOnPieceByPiece() -> None:
@@ -207,6 +207,83 @@ def test_severalEngines_takeTurns() -> None:
         for _ in range(4):
             assert ask(port, {"prompt": "p"})[0] == 200
     assert [len(one.asked) for one in (*prefill, *decode)] == [2, 2, 2, 2]
+
+
+def test_atOnce_theDecodeEngineHasTheRequestBeforeThePrefillEngineAnswers() -> None:
+    """The first request teaches the router the name of the prefill engine's node."""
+    decoding = threading.Event()
+
+    def prefills_late(handler: BaseHTTPRequestHandler, said: dict[str, Any]) -> None:
+        if said["prompt"] == "second":
+            assert decoding.wait(60)
+        prefills(handler, said)
+
+    def decodes_second(handler: BaseHTTPRequestHandler, said: dict[str, Any]) -> None:
+        if said["prompt"] == "second":
+            decoding.set()
+        decodes(handler, said)
+
+    with EngineDouble(prefills_late) as prefill, EngineDouble(decodes_second) as decode:
+        with router("--prefill", prefill.url, "--decode", decode.url, "--at-once", "--prefill-timeout", "30") as port:
+            assert ask(port, {"prompt": "first"})[0] == 200
+            said = {"prompt": "second", "kv_transfer_params": {"kvtier": {"priority": 2}}}
+            assert ask(port, said) == (200, b'{"choices": [{"text": "ab"}]}')
+        assert eventually(lambda: len(prefill.asked) == 2)
+    first, second = (one["kv_transfer_params"]["kvtier"] for _, one in decode.asked)
+    assert first == TOLD["kvtier"]
+    assert second == {"expect_tokens": 1 << 30, "expect_s": 30, "expect_from": "node-0", "priority": 2}
+
+
+def says_nothing(handler: BaseHTTPRequestHandler, said: dict[str, Any]) -> None:
+    send(handler, 200, b'{"choices": [{"text": "a"}]}')
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("failure", [refuses, hangs_up, is_silent, says_nothing])
+def test_atOnce_prefillEngineFails_theDecodeEngineComputes_unlessItHasBegun(
+    failure: Callable[[BaseHTTPRequestHandler, dict[str, Any]], None], has_begun: bool
+) -> None:
+    failed, received = threading.Event(), threading.Event()
+
+    def prefills_once(handler: BaseHTTPRequestHandler, said: dict[str, Any]) -> None:
+        if said["prompt"] == "first":
+            prefills(handler, said)
+            return
+        assert not has_begun or received.wait(60)
+        failure(handler, said)
+        failed.set()
+
+    def waits(handler: BaseHTTPRequestHandler, said: dict[str, Any]) -> None:
+        """As an engine that sends its head at once, and waits for blocks."""
+        if "expect_tokens" not in said.get("kv_transfer_params", {}).get("kvtier", {}) or said["prompt"] == "first":
+            decodes(handler, said)
+            return
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        if has_begun:
+            handler.wfile.write(b"5\r\nbegun\r\n")
+        assert failed.wait(60)
+        handler.connection.settimeout(60)
+        if has_begun:
+            handler.wfile.write(b"0\r\n\r\n")
+        else:
+            assert handler.rfile.read(1) == b"", "the router did not end the request"
+            handler.close_connection = True
+
+    with EngineDouble(prefills_once) as prefill, EngineDouble(waits) as decode:
+        with router("--prefill", prefill.url, "--decode", decode.url, "--at-once", "--prefill-timeout", "0.5") as port:
+            assert ask(port, {"prompt": "first"})[0] == 200
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            with contextlib.closing(connection):
+                connection.request("POST", "/v1/completions", json.dumps({"prompt": "second"}))
+                response = connection.getresponse()
+                received.set()
+                assert response.read() == (b"begun" if has_begun else b'{"choices": [{"text": "ab"}]}')
+            assert [one.get("kv_transfer_params") for _, one in decode.asked[2:]] == ([] if has_begun else [None])
+            # What is known of the node is not believed any more.
+            assert ask(port, {"prompt": "first"})[0] == 200
+            assert decode.asked[-1][1]["kv_transfer_params"] == TOLD
 
 
 def test_decodeEngineFails_theClientIsTold() -> None:

@@ -19,9 +19,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from kvtier_testing.nodes import connected
+
 from checks.shared.command_line import Arguments, number, run_tool
 from checks.shared.networks import Switched
-from checks.shared.nodes import NodeDaemon, connected, tls_settings
+from checks.shared.nodes import NodeDaemon, tls_settings
 from kvtier import Status
 
 NETWORKS = Switched("kvtier-partition", "10.251.9", 3)

@@ -6,16 +6,16 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kvtier_testing import process
+from kvtier_testing.nodes import connected
 
 from checks.engines.told import Daemon, Failed, Rows
 from checks.engines.vllm_engine import Engine, engine, kvtier
 from checks.shared.networks import Networks
-from checks.shared.nodes import connected
 from kvtier import Client
 
 _BLOCK_TOKENS = 32
@@ -27,6 +27,7 @@ _AT_ONCE = 25
 _TIMED = 8
 _CONNECT_S = 30.0
 PROMISED_SHARE_MIN = 0.95
+EXPECTED_SHARE_MIN = 0.9
 
 
 def prompts_of(seed: int, short: int, long: int) -> list[list[int]]:
@@ -68,13 +69,9 @@ class Nodes:
 
     def connect(self) -> None:
         """Waits until both have found each other."""
-        deadline = time.monotonic() + _CONNECT_S
         for daemon in self.daemons:
             with Client(daemon.socket, timeout=_CONNECT_S) as client:
-                while not connected(client):
-                    if time.monotonic() > deadline:
-                        raise Failed(f"the nodes have not found each other within {_CONNECT_S:g} s")
-                    time.sleep(0.2)
+                _until(lambda client=client: bool(connected(client)), "the nodes have found each other")
 
     def stop(self) -> None:
         for daemon in self.daemons:
@@ -125,29 +122,34 @@ class PrefillDecode(Rows):
         with self._nodes() as nodes:
             here, there = nodes.daemons
             with self._engine("prefill", here, "kv_producer") as prefill, self._engine("decode", there, "kv_consumer") as decode:
-                self._all(prefill, decode, prompts, right)
+                self._all(prefill, decode, there, prompts, right)
                 self._timed(prefill, decode, timed, right_timed, computed_ms)
                 self._waiting(prefill, decode)
+                self._at_once(prefill, decode, here, there)
                 self._killed(prefill, decode, here, lost, right_lost)
 
-    def _all(self, prefill: Engine, decode: Engine, prompts: list[list[int]], right: list[Any]) -> None:
+    def _all(self, prefill: Engine, decode: Engine, there: Daemon, prompts: list[list[int]], right: list[Any]) -> None:
         """All prompts, some at a time; with each of them some requests whose blocks never come, and that are aborted."""
         never = prompts_of(48, 0, len(prompts) // _AT_ONCE)
         tokens: list[Any] = []
-        promised = hits = local = late = expected_us = 0.0
+        params_of_all: list[Any] = []
+        promised = hits = local = late = expected_us = gets = got = 0.0
         for begin in range(0, len(prompts), _AT_ONCE):
             some = prompts[begin : begin + _AT_ONCE]
             params = prefill.run(requests=[{"tokens": one} for one in some], tokens=1)["params"]
+            params_of_all += params
             promised += sum(one["kvtier"]["expect_tokens"] for one in params if one)
             aborted = never[begin // _AT_ONCE % len(never)]
             requests: list[dict[str, Any]] = [{"tokens": one, "params": said} for one, said in zip(some, params, strict=True)]
-            requests.append({"tokens": aborted, "params": {"kvtier": {"expect_tokens": len(aborted), "expect_s": 60}}, "abort_s": 0.2})
+            requests.append({"tokens": aborted, "params": {"kvtier": _expected_of("node-0")}, "abort_s": 0.2})
             answer = decode.run(requests=requests, tokens=_TOKENS)
             tokens += answer["tokens"][:-1]
             hits += answer["counters"]["external_prefix_cache_hits"]
             local += answer["counters"]["prefix_cache_hits"]
             late += answer["counters"].get("kvtier_expected_late", 0)
             expected_us += answer["counters"].get("kvtier_expected_us", 0)
+            gets += answer["counters"].get("kvtier_expected_gets", 0)
+            got += answer["counters"].get("kvtier_expected_got", 0)
         most = sum(map(whole, prompts))
         same = sum(one == other for one, other in zip(tokens, right, strict=True))
         self.hold("tokens, prefill and decode apart", same == len(prompts), f"{same} of {len(prompts)} prompts as of one engine")
@@ -156,6 +158,14 @@ class PrefillDecode(Rows):
         self.hold("the prefill engine's promises", PROMISED_SHARE_MIN * most <= promised <= most, text, promised=promised, most=most)
         text = f"{hits:,.0f} tokens from the other node and {local:,.0f} of the engine's own cache, of {most:,} in whole blocks; {late:.0f} prompts late"
         self.hold("hits, prefill and decode apart", hits + local == most and hits > 0, text, hits=hits, local=local, most=most, late=late)
+        asked = [one for one in params_of_all if one]
+        named = sum(one["kvtier"].get("expect_from") == "node-0" for one in asked)
+        self.hold("the prefill engine names its node", named == len(asked) > 0, f"in {named} of {len(asked)} answers")
+        # A prompt whose blocks the engine has itself goes on before its get ends.
+        text = f"{got:.0f} of {len(asked)} prompts came whole by a get that expected them; {gets:.0f} such gets with those of aborted requests"
+        all_asked = len(asked) + -(-len(prompts) // _AT_ONCE)
+        self.hold("gets of expected blocks", gets == all_asked and got >= EXPECTED_SHARE_MIN * len(asked), text, gets=gets, got=got)
+        self._rests(there)
         self.tell("prompts waited for their blocks", f"{expected_us / 1e3 / len(prompts):.1f} ms on average", expected_us=expected_us)
 
     def _timed(self, prefill: Engine, decode: Engine, prompts: list[list[int]], right: list[Any], computed_ms: list[float]) -> None:
@@ -190,6 +200,37 @@ class PrefillDecode(Rows):
         text = f"{hits:,.0f} of {most:,} tokens in whole blocks, {counters.get('kvtier_expected_late', 0):.0f} prompts late"
         self.hold("hits, the decode engine waits", hits == most, text, hits=hits, most=most)
 
+    def _at_once(self, prefill: Engine, decode: Engine, here: Daemon, there: Daemon) -> None:
+        """Both engines get a request at the same time: blocks of a chunk move while the next ones are computed."""
+        prompts = prompts_of(51, 0, _TIMED)
+        first_ms, early, tokens, right = [], [], [], []
+        expected = 0
+        for prompt in prompts:
+            before = _counter(there, "node_expected")
+            decode.begin(requests=[{"tokens": prompt, "params": {"kvtier": _expected_of("node-0")}}], tokens=_TOKENS)
+            begun = time.monotonic()
+            # The prefill engine's daemon knows what is expected before its engine begins.
+            _until(lambda: _counter(here, "followed") > 0, "the prefill node hears which blocks are expected")
+            right += prefill.run(requests=[{"tokens": prompt}], tokens=1)["tokens"]
+            ended = time.monotonic()
+            early.append(_counter(there, "node_expected") - before)
+            answer = decode.end_of_run()
+            first_ms.append(1e3 * (begun + answer["first_s"][0] - ended))
+            tokens += [one[:1] for one in answer["tokens"]]
+            expected += _counter(there, "node_expected") - before
+        self.hold("tokens, both engines at once", tokens == right, "the first token as of the prefill engine")
+        blocks = sum(map(whole, prompts)) // _BLOCK_TOKENS
+        self.hold("blocks that came while they were expected", expected == blocks, f"{expected} of {blocks}", expected=expected, blocks=blocks)
+        text = f"{sum(early)} of {blocks} when the prefill engine answered"
+        self.hold("blocks that came while the prompt was computed", sum(early) > 0, text, early=early)
+        text = f"{statistics.median(first_ms):.0f} ms from the prefill engine's answer (min {min(first_ms):.0f}, max {max(first_ms):.0f})"
+        self.tell("first token of the decode engine, both at once", text, first_ms=first_ms)
+        self._rests(there)
+
+    def _rests(self, daemon: Daemon) -> None:
+        """Nothing is held or expected any more."""
+        _until(lambda: _counter(daemon, "leases") == _counter(daemon, "expected") == 0, "no lease and no expected block is left")
+
     def _killed(self, prefill: Engine, decode: Engine, here: Daemon, prompts: list[list[int]], right: list[Any]) -> None:
         """The prefill engine's daemon is killed while the decode engine reads."""
         params = prefill.run(requests=[{"tokens": one} for one in prompts], tokens=1)["params"]
@@ -222,6 +263,24 @@ class PrefillDecode(Rows):
             self.hold(f"tokens, {what}", answer["tokens"] == tokens[reader], "as of one engine")
             hits, most = (sum(answer["counters"][f"{kind}prefix_cache_hits"] for kind in ("", "external_"))), sum(map(whole, prompts))
             self.hold(f"hits, {what}", hits == most, f"{hits:,.0f} of {most:,} tokens in whole blocks", hits=hits, most=most)
+
+
+def _expected_of(node: str) -> dict[str, Any]:
+    """What a request says whose blocks a node is going to have."""
+    return {"expect_tokens": 10**6, "expect_s": 60, "expect_from": node}
+
+
+def _counter(daemon: Daemon, name: str) -> int:
+    with Client(daemon.socket, timeout=_CONNECT_S) as client:
+        return int(client.stats()["counters"][name])
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _CONNECT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {_CONNECT_S:g} s in vain until {what}")
+        time.sleep(0.02)
 
 
 def _generated(one: Engine, prompts: list[list[int]]) -> list[Any]:

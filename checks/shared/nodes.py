@@ -1,18 +1,13 @@
 """Daemons that are nodes of a cluster."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kvtier_testing import process
 from kvtier_testing.certificates import certificate
 
-from kvtier import Client, Status
-from kvtier._core import monotonic_ns
-from kvtier._operations import plain_request
-from kvtier._protocol import Verb
+from kvtier import Client
 
-_TIMEOUT_NS = 60_000_000_000
 _MEMORY_ONLY = {"host.keep": 0, "ssd.bytes": 0, "http.enabled": "false", "grpc.enabled": "false"}
 
 
@@ -58,16 +53,3 @@ def tls_settings(folder: Path, *names: str) -> dict[str, object]:
     """
     shared, key = certificate(folder, *names)
     return {"nodes.security": "tls_without_tokens", "nodes.ca": shared, "tls.certificate": shared, "tls.key": key}
-
-
-def connected(client: Client) -> set[str]:
-    """The addresses of the nodes to which the client's daemon is connected, without a process: in loops, `scripts/kvtier` would build
-    what has changed. Empty if there is no answer."""
-    answer_by_ns = monotonic_ns() + _TIMEOUT_NS
-    link = client._connection.link(answer_by_ns)
-    if link is None:
-        return set()
-    status, _, _, body, *_ = link.session.call(plain_request(Verb.ADMIN, 0, answer_by_ns, 0, b"nodes"), answer_by_ns)
-    if status is not Status.OK:
-        return set()
-    return {str(peer["address"]) for peer in json.loads(body)["peers"] if peer["state"] == "connected"}

@@ -1,11 +1,15 @@
 """How often a daemon is asked about blocks that another engine computes."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kvtier._protocol import Status
+from kvtier._operations import Hold
+from kvtier._protocol import KEYS_MAX, Status
 from kvtier.engine.expected import Expectations, Expected
+from kvtier.engine.inbound import Inbounds
 from kvtier.engine.wishes import Wishes
 
 
@@ -90,3 +94,70 @@ def test_lessThanAUnit_orNothingThatMayBeLookedFor_isNotWaitedFor() -> None:
     assert expectations.of("a", Wishes(expect_tokens=64), 0, 0.0) is None
     limited = expectations.of("b", Wishes(expect_tokens=64, expect_s=0.5), 2, 0.0)
     assert limited is not None and limited.units == 2 and limited.until_s == 0.5
+
+
+class PolledDouble:
+    """Begins gets, and notes what becomes of them."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[int, dict[str, Any]]] = []
+        self.calls: list[Any] = []
+        self.cancelled: list[Any] = []
+
+    def start(self, properties: Any, make: Any, otherwise: Hold, timeout_s: float, **options: Any) -> Any:
+        self.begun.append((len(otherwise.statuses), options))
+        self.calls.append(SimpleNamespace(done=False, outcome=otherwise))
+        return self.calls[-1]
+
+    def cancel(self, call: Any) -> None:
+        self.cancelled.append(call)
+
+    def answer(self, call: Any, statuses: list[Status]) -> list[str]:
+        """What is done with the leases that the answer brings."""
+        done: list[str] = []
+        leases: Any = SimpleNamespace(release=lambda: done.append("released"))
+        run = next((at for at, one in enumerate(statuses) if one is not Status.OK), len(statuses))
+        call.done, call.outcome = True, Hold(run, statuses, leases, 1)
+        return done
+
+
+def begun(inbounds: Inbounds, blocks: range) -> Any:
+    keys = [number.to_bytes(8, "little") for number in range(blocks.stop)]
+    return inbounds.begin("node", [("namespace", keys, blocks)], 10.0)  # type: ignore[list-item]
+
+
+def test_gets_endWhenAllHaveAnswered_andGiveTheirLeasesBackOnce() -> None:
+    polled = PolledDouble()
+    inbound = begun(Inbounds(polled), range(3, KEYS_MAX + 5))  # type: ignore[arg-type]
+    assert [count for count, _ in polled.begun] == [KEYS_MAX, 2]
+    assert [(options["depth"], options["parent"]) for _, options in polled.begun] == [
+        (at, (at - 1).to_bytes(8, "little")) for at in (3, KEYS_MAX + 3)
+    ]
+    first = polled.answer(polled.calls[0], [Status.OK] * KEYS_MAX)
+    assert inbound.is_open and not inbound.has_all
+    second = polled.answer(polled.calls[1], [Status.OK, Status.MISS])
+    assert not inbound.is_open and not inbound.has_all
+    inbound.end()
+    inbound.end()
+    assert first == second == ["released"] and not polled.cancelled
+
+
+def test_getsThatAreOpen_areCancelledAtTheEnd() -> None:
+    polled = PolledDouble()
+    inbound = begun(Inbounds(polled), range(4))  # type: ignore[arg-type]
+    inbound.end()
+    assert polled.cancelled == polled.calls
+
+
+def test_tooManyGets_waitForTheEndOfOthers() -> None:
+    polled = PolledDouble()
+    inbounds = Inbounds(polled)  # type: ignore[arg-type]
+    assert begun(inbounds, range(10_000)) is not None, "one alone is never too many"
+    assert begun(inbounds, range(1)) is None
+    first = begun(Inbounds(polled), range(1))  # type: ignore[arg-type]
+    assert first is not None
+    other = Inbounds(polled)  # type: ignore[arg-type]
+    some = [begun(other, range(1024)) for _ in range(5)]
+    assert all(some[:4]) and some[4] is None
+    some[0].end()
+    assert begun(other, range(1024)) is not None

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from kvtier_testing.daemon import Daemon, eventually
+from kvtier_testing.daemon import eventually
 from kvtier_testing.direct_engine import LosingOnce
+from kvtier_testing.two_nodes import NodeDaemon, two_nodes
 from kvtier_testing.vllm_double import BLOCK_TOKENS, Engine, Request, config
 from kvtier_testing.vllm_hybrid import HybridEngine, HybridRequest, specs
 
@@ -15,6 +16,12 @@ from kvtier.engine.testing import AdapterContract, Driver, Part, Wanted
 from kvtier.vllm._steps import Shard
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[tuple[NodeDaemon, NodeDaemon]]:
+    with two_nodes() as made:
+        yield made
 
 
 def made_config(wanted: Wanted) -> Any:
@@ -131,10 +138,10 @@ class TestVllm(AdapterContract):
     WAITS_FOR_EXPECTED = True
 
     @pytest.fixture(autouse=True)
-    def _begin(self, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def _begin(self, nodes: tuple[NodeDaemon, NodeDaemon], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("PYTHONHASHSEED", "0")
         self.monkeypatch = monkeypatch
-        self.begin(daemon)
+        self.begin(*nodes)
         yield
         self.end()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kvtier_testing.daemon import Daemon, eventually
+from kvtier_testing.process import free_port
 from kvtier_testing.vllm_double import BLOCK_TOKENS, Engine, Request, config
 
 from kvtier import Client
@@ -67,6 +68,25 @@ def answered(engine: Engine, tokens: list[int], params: dict[str, Any] | None = 
 def test_producer_saysWhatTheOtherEngineExpects(engines: Engines) -> None:
     engine = engines.make("kv_producer", put_timeout_s=3)
     assert answered(engine, PROMPT) == {"kvtier": {"expect_tokens": WHOLE, "expect_s": 3.0}}
+
+
+def test_producerOfANode_saysWhichNodeItIs(stopped_daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    stopped_daemon.start(nodes__name="prefill-0", nodes__listen=f"127.0.0.1:{port}", nodes__security="plaintext_without_tokens")
+    made = Engines(stopped_daemon, monkeypatch)
+    try:
+        engine = made.make("kv_producer")
+        answered(engine, [1, 2])
+        assert eventually(lambda: engine.step() is None and engine.scheduler._scheduler.node == "prefill-0")
+        assert answered(engine, PROMPT) == {"kvtier": {"expect_tokens": WHOLE, "expect_s": 2.0, "expect_from": "prefill-0"}}
+        # The next session may be one with another daemon.
+        stopped_daemon.stop()
+        stopped_daemon.start(nodes__name="prefill-1", nodes__listen=f"127.0.0.1:{port}", nodes__security="plaintext_without_tokens")
+        said: list[Any] = []
+        numbers = itertools.count(100)
+        assert eventually(lambda: said.append(answered(engine, [next(numbers), *PROMPT])) or "prefill-1" in str(said[-1]))
+    finally:
+        made.close()
 
 
 def test_producer_isToldToVllmAsOneThatAlsoLoads(engines: Engines) -> None:
@@ -178,6 +198,24 @@ def test_decodeEngine_asksForOneBlockWhileItWaits_andNodesAgain(engines: Engines
     answered(prefill, PROMPT)
     decode.run_existing(request)
     assert asked[-1] == (6, True) and request.external_tokens == WHOLE
+
+
+def test_daemonThatExpectsNoBlocks_isAskedAgain(engines: Engines) -> None:
+    """A daemon before version 2.3 of the protocol knows no such gets."""
+    prefill, decode = engines.make("kv_producer"), engines.make("kv_consumer")
+    answered(decode, [1, 2])
+    decode.scheduler._scheduler._polled.connection.current().expects = False
+    request = Request("decode", PROMPT)
+    request.kv_transfer_params = {"kvtier": {"expect_tokens": WHOLE, "expect_s": 60, "expect_from": "node-0"}}
+    decode.add(request)
+    for _ in range(20):
+        decode.step()
+    assert request.state == "waiting"
+    answered(prefill, PROMPT)
+    decode.run_existing(request)
+    assert request.external_tokens == WHOLE
+    counted = Counter(decode.stats) + decode.scheduler._scheduler.observed
+    assert counted["expected_gets"] == 1 and counted["expected_got"] == 0 and counted["expected_late"] == 0
 
 
 def test_decodeEngine_countsWhatDidNotCome_andDoesNotWaitAgain(engines: Engines) -> None:

@@ -24,12 +24,13 @@ def reader() -> WishReader:
 def test_allWishes_areRead(reader: WishReader) -> None:
     said = {
         "store": False, "load": False, "load_max_tokens": 4096, "keep_s": 600, "priority": 3, "expect_tokens": 512, "expect_s": 2,
+        "expect_from": "prefill-0",
     }  # fmt: skip
-    assert reader.of({"kvtier": said, "other": 1}) == Wishes(False, False, 4096, 600.0, 3, 512, 2.0)
+    assert reader.of({"kvtier": said, "other": 1}) == Wishes(False, False, 4096, 600.0, 3, 512, 2.0, "prefill-0")
 
 
 def test_nothingSaid_isUsual(reader: WishReader) -> None:
-    usual = Wishes(True, True, sys.maxsize, 0.0, 1, 0, None)
+    usual = Wishes(True, True, sys.maxsize, 0.0, 1, 0, None, "")
     for source in (None, {}, {"kvtier": None}, {"kvtier": {}}, [], "kvtier", 5):
         assert reader.of(source) == usual
     assert reader.of() == usual
@@ -57,7 +58,9 @@ def test_text_isReadAsJson(reader: WishReader) -> None:
         ({"expect_tokens": 1.5}, "expect_tokens=1.5, which is ignored; expected a whole number of tokens, 0 or more"),
         ({"expect_s": 601}, "expect_s=601, which is ignored; expected seconds, from 0 to 600"),
         ({"expect_s": True}, "expect_s=True"),
-        ({"ttl": 5}, "asks for 'ttl', which is ignored; it can ask for store, load, load_max_tokens, keep_s, expect_tokens, expect_s, priority"),
+        ({"expect_from": 7}, "expect_from=7, which is ignored; expected the name or the address of a node"),
+        ({"expect_from": "n" * 256}, "which is ignored; expected the name or the address of a node, at most 255 characters"),
+        ({"ttl": 5}, "asks for 'ttl', which is ignored; it can ask for store, load, load_max_tokens, keep_s, expect_tokens, expect_s, expect_from, priority"),
         ([1], "'kvtier' of a request is [1]; expected a dictionary"),
         ("{", "'kvtier' of a request is '{'; expected a dictionary, or one as a text in JSON"),
         ("x" * 1000, "x..."),

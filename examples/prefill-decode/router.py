@@ -6,17 +6,23 @@ Each request goes to a prefill engine first, which computes the prompt, stores i
 `kv_transfer_params`. The router passes them to a decode engine with the request, and passes the decode engine's answer on. If the prefill
 engine fails, the decode engine computes the prompt.
 
+With --at-once, the decode engine gets the request at the same time, with the name of the prefill engine's node. Its daemon then takes the
+blocks from that node while the prompt is still being computed. The router learns the name from the first answer of each prefill engine.
+
 It needs nothing but Python. It is an example: it knows nothing of load, of prefixes, or of engines that come and go.
 """
 
 import argparse
+import contextlib
 import http.client
 import itertools
 import json
 import logging
+import socket
 import sys
+import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,6 +36,12 @@ PASSED_ON = ("/v1/models", "/health", "/version")
 """paths that the decode engine answers alone"""
 BODY_BYTES_MAX = 64 << 20
 _CHUNK_BYTES = 64 << 10
+_ALL_TOKENS = 1 << 30
+"""more than any prompt has: all its whole blocks are expected"""
+_EXPECT_S_MAX = 600.0
+"""the longest time that an engine waits for blocks"""
+_FAILURES = (OSError, http.client.HTTPException, ValueError)
+"""what a request to a prefill engine raises that fails"""
 _HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
 """headers of one connection: the router makes its own for the other one"""
 
@@ -50,6 +62,52 @@ class Options:
     """a prefill engine that does not answer within this time has failed"""
     decode_timeout_s: float = 600.0
     """a decode engine that sends nothing for this time has failed"""
+    at_once: bool = False
+    """whether a decode engine gets a request while the prefill engine computes it"""
+
+
+class Prefill:
+    """The work of a prefill engine on one request, while a decode engine waits for its blocks. When no blocks come, the decode engine's
+    connection is ended, unless its answer has begun: it would wait in vain."""
+
+    def __init__(self, compute: Callable[[], Any], otherwise: dict[str, Any]) -> None:
+        """
+        Args:
+            compute: the prefill engine's answer; raises where the engine fails.
+            otherwise: the request for a decode engine that computes the prompt itself.
+        """
+        self.otherwise = otherwise
+        self.has_failed = False
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._waiting: socket.socket | None = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            has_stored = bool(node_of(self._compute()))
+        except _FAILURES:
+            has_stored = False
+        if not has_stored:
+            with self._lock:
+                self.has_failed = True
+                end(self._waiting)
+
+    def watch(self, waiting: socket.socket | None) -> None:
+        """A decode engine waits at this connection; None: its answer has begun, or it waits no more."""
+        with self._lock:
+            self._waiting = waiting
+            if self.has_failed:
+                end(waiting)
+
+
+def end(connection: socket.socket | None) -> None:
+    """Wakes the thread that waits for an answer."""
+    if connection is not None:
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended already
 
 
 class Router:
@@ -60,20 +118,43 @@ class Router:
         self._prefill = itertools.cycle(prefill) if prefill else None
         self._decode = itertools.cycle(decode)
         self._options = options
+        self._nodes: dict[SplitResult, str] = {}
+        """by prefill engine, the name of its node; empty if its last answer had none"""
 
-    def prefilled(self, path: str, said: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-        """A request as the decode engine gets it, after a prefill engine has computed its prompt; unchanged if none has."""
+    def asked(self, path: str, said: dict[str, Any], headers: dict[str, str]) -> tuple[dict[str, Any], Prefill | None]:
+        """A request as the decode engine gets it, after a prefill engine has computed its prompt, or while one does."""
         if self._prefill is None or is_batch(said):
-            return said
+            return said, None
         engine = next(self._prefill)
+        node = self._nodes.get(engine, "")
+        if not self._options.at_once or not node:
+            return self._prefilled(engine, path, said, headers), None
+        prefill = Prefill(lambda: self._computed(engine, path, prefill_request(path, said), headers), said)
+        expected = {"expect_tokens": _ALL_TOKENS, "expect_s": min(self._options.prefill_timeout_s, _EXPECT_S_MAX), "expect_from": node}
+        return decode_request(said, {"kv_transfer_params": {"kvtier": expected}}), prefill
+
+    def _prefilled(self, engine: SplitResult, path: str, said: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
         try:
-            answer = self._computed(engine, path, prefill_request(path, said), headers)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            _log.warning("prefill engine %s failed, so the decode engine computes the prompt: %s", engine.geturl(), error)
+            return decode_request(said, self._computed(engine, path, prefill_request(path, said), headers))
+        except _FAILURES:
             return said
-        return decode_request(said, answer)
 
     def _computed(self, engine: SplitResult, path: str, asked: dict[str, Any], headers: dict[str, str]) -> Any:
+        """The answer of a prefill engine.
+
+        Raises:
+            OSError, http.client.HTTPException, ValueError: it has failed.
+        """
+        try:
+            answer = self._answer(engine, path, asked, headers)
+        except _FAILURES as error:
+            self._nodes.pop(engine, None)
+            _log.warning("prefill engine %s failed, so the decode engine computes the prompt: %s", engine.geturl(), error)
+            raise
+        self._nodes[engine] = node_of(answer)
+        return answer
+
+    def _answer(self, engine: SplitResult, path: str, asked: dict[str, Any], headers: dict[str, str]) -> Any:
         connection = connect(engine, self._options.prefill_timeout_s)
         try:
             connection.request("POST", engine.path.rstrip("/") + path, json.dumps(asked), headers)
@@ -94,6 +175,13 @@ class Router:
 def connect(engine: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
     kind = http.client.HTTPSConnection if engine.scheme == "https" else http.client.HTTPConnection
     return kind(str(engine.hostname), engine.port, timeout=timeout_s)
+
+
+def node_of(answer: Any) -> str:
+    """The name of a prefill engine's node; empty if it says none, as of a prompt of which it stored nothing."""
+    told = params_of(answer).get("kvtier") if isinstance(answer, dict) else None
+    node = told.get("expect_from") if isinstance(told, dict) else None
+    return node if isinstance(node, str) else ""
 
 
 def is_batch(said: dict[str, Any]) -> bool:
@@ -150,8 +238,8 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(refused)
             return
         headers = self._headers_for_engines()
-        asked = self.router.prefilled(self.path, said, headers)
-        self._pass_on("POST", json.dumps(asked).encode(), headers)
+        asked, prefill = self.router.asked(self.path, said, headers)
+        self._pass_on("POST", asked, headers, prefill)
 
     def _said(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")
@@ -174,25 +262,39 @@ class Handler(BaseHTTPRequestHandler):
             made["Authorization"] = self.headers["Authorization"]
         return made
 
-    def _pass_on(self, method: str, body: bytes | None, headers: dict[str, str]) -> None:
+    def _pass_on(self, method: str, asked: dict[str, Any] | None, headers: dict[str, str], prefill: Prefill | None = None) -> None:
+        """Passes a request to a decode engine, and its answer to the client; a second time if the prefill engine fails meanwhile."""
         engine, connection = self.router.decoding()
+        with contextlib.closing(connection):
+            try:
+                connection.request(method, engine.path.rstrip("/") + self.path, None if asked is None else json.dumps(asked).encode(), headers)
+                if prefill is not None:
+                    prefill.watch(connection.sock)
+                response = connection.getresponse()
+                rest = pieces(response)
+                first = next(rest, b"")
+                if prefill is not None:
+                    prefill.watch(None)
+            except (OSError, http.client.HTTPException) as error:
+                if prefill is not None:
+                    prefill.watch(None)
+                if prefill is None or not prefill.has_failed:
+                    self._refuse(Refused(502, f"decode engine {engine.geturl()} does not answer: {error}"))
+                    return
+            else:
+                self._answer(engine, response, itertools.chain([first] if first else [], rest))
+                return
+        self._pass_on(method, prefill.otherwise, headers)
+
+    def _answer(self, engine: SplitResult, response: http.client.HTTPResponse, body: Iterable[bytes]) -> None:
         try:
-            connection.request(method, engine.path.rstrip("/") + self.path, body, headers)
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            self._refuse(Refused(502, f"decode engine {engine.geturl()} does not answer: {error}"))
-            return
-        try:
-            self._answer(response)
+            self._send(response, body)
         except (OSError, http.client.HTTPException) as error:
             # The client has gone, so that its engine stops; or the engine has, and the client sees an answer without an end.
             _log.warning("an answer of decode engine %s broke off: %s", engine.geturl(), error)
             self.close_connection = True
-        finally:
-            connection.close()
 
-    def _answer(self, response: http.client.HTTPResponse) -> None:
+    def _send(self, response: http.client.HTTPResponse, body: Iterable[bytes]) -> None:
         """Passes an answer on piece by piece, as it comes."""
         self.send_response(response.status)
         for name, value in response.getheaders():
@@ -205,7 +307,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Connection", "close")
         self.end_headers()
-        for piece in pieces(response):
+        for piece in body:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if has_chunks else piece)
         if has_chunks:
             self.wfile.write(b"0\r\n\r\n")
@@ -270,9 +372,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0: a free one")
     parser.add_argument("--prefill-timeout", type=seconds, default=Options.prefill_timeout_s, metavar="SECONDS")
     parser.add_argument("--decode-timeout", type=seconds, default=Options.decode_timeout_s, metavar="SECONDS")
+    parser.add_argument("--at-once", action="store_true", help="a decode engine gets a request while the prefill engine computes it")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    Handler.router = Router(chosen.prefill, chosen.decode, Options(chosen.prefill_timeout, chosen.decode_timeout))
+    Handler.router = Router(chosen.prefill, chosen.decode, Options(chosen.prefill_timeout, chosen.decode_timeout, chosen.at_once))
     try:
         server = Server((chosen.host, chosen.port), Handler)
     except (OSError, OverflowError) as error:

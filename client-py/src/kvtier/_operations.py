@@ -15,6 +15,7 @@ A ticket below zero is the negative of the status that says why nothing was subm
 it is closed early it gives back without waiting.
 """
 
+import json
 from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -780,8 +781,11 @@ class Hold(NamedTuple):
     """why nothing, or nothing more, was asked for; OK: the daemon has answered for each block"""
 
 
-def hold(context: Context, keys: Sequence[bytes], lease_ns: int) -> Operation[Hold]:
-    """As `acquire` for the leading run, but maps nothing."""
+def hold(context: Context, keys: Sequence[bytes], lease_ns: int, node: str = "") -> Operation[Hold]:
+    """As `acquire` for the leading run, but maps nothing. With a node, blocks that are nowhere yet are expected from there; there are at
+    most KEYS_MAX then."""
+    if node and not context.link.expects:
+        return Hold(0, [Status.MISS] * len(keys), None, 0, Status.VERSION_MISMATCH)
     namespace, status = yield from _namespace_id(context)
     if status is not _OK:
         return Hold(0, [status] * len(keys), None, 0, status)
@@ -792,7 +796,8 @@ def hold(context: Context, keys: Sequence[bytes], lease_ns: int) -> Operation[Ho
     try:
         for start, count in spans(len(keys), protocol.KEYS_MAX):
             flags = protocol.REQUEST_FLAG_LEADING_RUN
-            completion = yield context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+            request = context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
+            completion = yield _expecting(request, node) if node else request
             completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)
             if completion[0] is not _OK:
                 refusal = completion[0]
@@ -896,6 +901,13 @@ def counted(context: Context, verb: Verb) -> Operation[Count]:
         return Count(status, 0)
     status, _, value, _, _, _ = yield plain_request(verb, namespace, context.deadline_ns)
     return Count(status, value if status is _OK else 0)
+
+
+def node_name(context: Context) -> Operation[str]:
+    """STATS: the name by which other nodes know the daemon; empty if it serves none, or if there is no answer."""
+    status, _, _, body, _, _ = yield plain_request(Verb.STATS, 0, context.deadline_ns)
+    name = json.loads(body).get("node") if status is _OK else None
+    return name if isinstance(name, str) else ""
 
 
 def report_loads(context: Context, report: LoadReport) -> Operation[Status]:

@@ -22,13 +22,15 @@ class Expected:
     all blocks: they are stored in any order.
     """
 
-    __slots__ = ("_again_s", "_pause_s", "begun_s", "call", "has_last", "is_fresh", "is_over", "units", "until_s")
+    __slots__ = ("_again_s", "_pause_s", "begun_s", "call", "has_last", "is_fresh", "is_over", "node", "units", "until_s")
 
-    def __init__(self, units: int, begun_s: float, wait_s: float) -> None:
+    def __init__(self, units: int, begun_s: float, wait_s: float, node: str = "") -> None:
         self.units = units
         """the number of its blocks' units, from the first"""
         self.until_s = begun_s + wait_s
         """until when the request waits, on the clock of `time.monotonic`"""
+        self.node = node
+        """the node that is going to have these blocks; empty: unknown, or its blocks have been asked for"""
         self.call: Call[list[Lookup]] | None = None
         """the question about the last blocks"""
         self.has_last = False
@@ -107,7 +109,7 @@ class Expectations:
             units = min(wishes.expect_tokens // self._unit_tokens, limit)
             if not units:
                 return None
-            known = Expected(units, now_s, self._wait_s if wishes.expect_s is None else wishes.expect_s)
+            known = Expected(units, now_s, self._wait_s if wishes.expect_s is None else wishes.expect_s, wishes.expect_from)
             self._by_request[request_id] = known
             self.waiting += 1
             self._observed["expected_prompts"] += 1

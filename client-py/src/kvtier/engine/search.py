@@ -16,6 +16,7 @@ from kvtier.engine.expected import Expectations, Expected
 from kvtier.engine.found import Found
 from kvtier.engine.groups import Group
 from kvtier.engine.guard import Guard
+from kvtier.engine.inbound import Inbound, Inbounds
 from kvtier.engine.keys import Keys, Sought
 from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
@@ -44,8 +45,8 @@ class _Search:
     """The knowledge about a request's blocks. They are looked up in all ranks' namespaces, then held in all of them."""
 
     __slots__ = (
-        "asked_s", "begun_s", "expected", "expires_ns", "first", "found", "found_of", "found_s", "holds", "is_asked_again", "is_waited_for", "keys",
-        "lookup", "run",
+        "asked_s", "begun_s", "expected", "expires_ns", "first", "found", "found_of", "found_s", "holds", "inbound", "is_asked_again", "is_waited_for",
+        "keys", "lookup", "run",
     )  # fmt: skip
 
     def __init__(self, keys: Sequence[Sequence[bytes]], now_s: float, expected: Expected | None) -> None:
@@ -53,6 +54,8 @@ class _Search:
         """for each group, of all whole blocks, from the first"""
         self.expected = expected
         """what it waits for; None: nothing, or not any more"""
+        self.inbound: Inbound | None = None
+        """the gets of these blocks from the node that is going to have them, and their leases until the request has its own; None: none"""
         self.begun_s = now_s
         self.asked_s: float | None = None
         """since when the engine has wanted to know, and decides without an answer after `lookup_s_max`; None: not yet"""
@@ -128,6 +131,7 @@ class Searches:
         self._observed = guard.observed
         self._by_request: dict[str, _Search] = {}
         self._expectations = Expectations(unit_tokens, settings.load_timeout_s, self._observed)
+        self._inbounds = Inbounds(polled)
 
     # ---- the search of a request ----
 
@@ -183,7 +187,7 @@ class Searches:
         first, tokens = search.first, self.units.tokens
         blocks = self.units.needed(first, first + units)
         keys = [some[these.start : these.stop] for some, these in zip(search.keys, blocks, strict=True)]
-        give_back = partial(self._release, search.holds)
+        give_back = partial(self._give_back, search.holds, search.inbound)
         return Found(first * tokens, (first + units) * tokens, keys, blocks, give_back, search.expires_ns, search.begun_s)
 
     def drop(self, request_id: str) -> None:
@@ -201,13 +205,15 @@ class Searches:
         for request_id in list(self._by_request):
             self.drop(request_id)
 
-    def _release(self, holds: Sequence[Sequence[Call[Hold]]]) -> None:
+    def _give_back(self, holds: Sequence[Sequence[Call[Hold]]], inbound: Inbound | None) -> None:
         """Gives leases back, those too that are just being granted."""
         for call in _all(holds):
             if not self._polled.wait(call, self._wait_s()):
                 self._polled.cancel(call)
             elif call.outcome.leases is not None:
                 call.outcome.leases.release()
+        if inbound is not None:
+            inbound.end()
 
     def found(self, request_id: str) -> int:
         """How many units from the first all ranks have said are there. Nothing is said of several groups."""
@@ -348,16 +354,35 @@ class Searches:
 
     def _has_last(self, search: _Search, expected: Expected, first: int, now_s: float) -> bool:
         """Whether the last of the blocks that are expected are there, or are not waited for any more."""
+        if expected.node:
+            self._begin_inbound(search, expected, now_s)
+        is_coming = search.inbound is not None and search.inbound.is_open
         if expected.call is not None and expected.call.done:
             statuses = [status for one in expected.call.outcome for status in one.statuses]
-            expected.has_last = expected.has_answer(statuses, self._settings.put_timeout_s, now_s, self._expectations.waiting)
-        expected.has_last = expected.has_last or first >= expected.units or now_s >= expected.until_s
+            # Blocks that a get brings from another node can be under way after they were stored there.
+            rest_s = self._settings.put_timeout_s + (self._settings.load_timeout_s if is_coming else 0)
+            expected.has_last = expected.has_answer(statuses, rest_s, now_s, self._expectations.waiting)
+        if first >= expected.units or now_s >= expected.until_s or (search.inbound is not None and search.inbound.has_all):
+            expected.has_last = True
+            return True
         if not expected.has_last and expected.call is None and expected.is_due(now_s):
             ends = [blocks.stop for blocks in self.units.needed(0, expected.units)]
             last = [keys[end - 1 : end] if end else [] for keys, end in zip(search.keys, ends, strict=True)]
-            expected.call = self._asked(last, expected.is_fresh)
+            expected.call = self._asked(last, expected.is_fresh and not is_coming)
             search.is_waited_for = False
-        return expected.has_last
+        return expected.has_last and not is_coming
+
+    def _begin_inbound(self, search: _Search, expected: Expected, now_s: float) -> None:
+        """Has the daemon get the blocks from the node that is going to have them, unless too much is under way."""
+        wanted = [
+            (namespace, keys, blocks)
+            for group, keys, blocks in zip(self._groups, search.keys, self.units.needed(0, expected.units), strict=True)
+            for namespace in group.namespaces
+        ]
+        search.inbound = self._inbounds.begin(expected.node, wanted, expected.until_s - now_s)
+        if search.inbound is not None:
+            expected.node = ""
+            self._observed["expected_gets"] += 1
 
     def _waits_for_rest(self, search: _Search, expected: Expected, answers: Sequence[Lookup], run: int, now_s: float) -> bool:
         """Whether blocks that are expected are still missing, and waited for."""
@@ -366,6 +391,7 @@ class Searches:
             search.lookup = None
             return True
         self._expectations.end(expected, run, now_s)
+        self._observed["expected_got"] += search.inbound is not None and search.inbound.has_all
         search.expected = None
         # The next lookup of this request is an ordinary one.
         search.begun_s = search.asked_s = now_s
@@ -445,6 +471,10 @@ class Searches:
         assert search.found is not None
         runs = [[call.outcome.run for call in calls] for calls in search.holds]
         search.run = self.units.held(runs, search.first, search.found)
+        if search.inbound is not None:
+            # All that is loaded has leases of its own.
+            search.inbound.end()
+            search.inbound = None
         search.expires_ns = min((one.expires_ns for one in held if one.expires_ns), default=0)
         if search.run == 0:
             self._guard.judge([one.refusal for one in held])
@@ -481,8 +511,9 @@ class Searches:
             if search.expected.call is not None:
                 self._polled.cancel(search.expected.call)
                 search.expected.call = None
-        self._release(search.holds)
+        self._give_back(search.holds, search.inbound)
         search.holds = []
+        search.inbound = None
 
 
 def _all(of_groups: Sequence[Sequence[Call[T]]]) -> Iterable[Call[T]]:

@@ -60,6 +60,16 @@ class Daemon(Protocol):
         """Sends it a signal."""
 
 
+class OtherNode(Daemon, Protocol):
+    """The daemon of another node, which reads the memory of the daemon under test."""
+
+    peer: str
+    """the address of the node of the daemon under test"""
+
+    def connect(self) -> None:
+        """Waits until it is connected to that node."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """An engine that a test wants. Engines with equal `namespace`, `weights` and `configuration` share blocks."""
@@ -176,10 +186,11 @@ class AdapterContract:
         """
         raise NotImplementedError
 
-    def begin(self, daemon: Daemon) -> None:
-        """Before each test. `daemon` runs, and nobody else uses it."""
+    def begin(self, daemon: Daemon, other: OtherNode | None = None) -> None:
+        """Before each test. `daemon` runs, and nobody else uses it. With `other`, both are nodes, and `other` reads the memory of `daemon`."""
         self.daemon = daemon
-        self._is_killed = False
+        self.other = other
+        self._killed: list[Daemon] = []
         self._made: list[Driver] = []
         self._namespace = f"contract-{random.getrandbits(64):x}"
 
@@ -187,8 +198,8 @@ class AdapterContract:
         """After each test: ends all engines that it made. The daemon runs again."""
         for one in self._made:
             one.close()
-        if self._is_killed:
-            self._start()
+        for daemon in list(self._killed):
+            self._start(daemon)
 
     # ---- what is there ----
 
@@ -520,6 +531,78 @@ class AdapterContract:
         first.serve(prompt)
         self._is(second.serve(prompt), self._whole(second, prompt))
 
+    def test_blocksExpectedFromANode_comeWhileTheyAreStored(self) -> None:
+        self._comeFromTheOtherNode(1)
+
+    def test_blocksOfSeveralPoolsExpectedFromANode_comeWhileTheyAreStored(self) -> None:
+        self._needs(pools=2)
+        self._comeFromTheOtherNode(2)
+
+    def _comeFromTheOtherNode(self, pools: int) -> None:
+        first, second, prompt, other = self._apart(pools)
+        self._hears(second, prompt)
+        before = self._counter(other, "node_expected")
+        first.serve(prompt)
+        # The engine has not asked since: its daemon got the blocks.
+        _until(lambda: self._counter(other, "expected") == 0, "all expected blocks come to the other node")
+        _expect(self._counter(other, "node_expected") > before, "no block came while it was stored")
+        self._is(second.serve(prompt), self._whole(second, prompt))
+        self._rests(second, other)
+        _until(lambda: self._counter(self.daemon, "leases") == 0, "nothing stays held for the other node")
+
+    def test_blocksExpectedFromANode_ofARequestThatEnds_nothingStaysHeld(self) -> None:
+        first, second, prompt, other = self._apart()
+        self._hears(second, prompt)
+        second.abandon(prompt)
+        self._rests(second, other)
+        _until(lambda: self._counter(other, "expected") == self._counter(self.daemon, "followed") == 0, "no block is expected any more")
+        first.serve(prompt)
+        self._is(second.serve(prompt), self._whole(second, prompt))
+
+    def test_blocksExpectedFromANodeThatDies_areComputed(self) -> None:
+        _, second, prompt, _ = self._apart(expect_s=2)
+        self._hears(second, prompt)
+        self._kill()
+        self._is(second.serve(prompt), 0)
+
+    def test_daemonKilledWhileItExpectsBlocksFromANode_isComputed(self) -> None:
+        _, second, prompt, other = self._apart()
+        self._hears(second, prompt)
+        self._kill(other)
+        self._is(second.serve(prompt), 0)
+        _until(lambda: self._counter(self.daemon, "followed") == 0, "no block is expected any more")
+
+    def test_blocksExpectedFromAnUnknownNode_areLookedUpUntilTheyAreThere(self) -> None:
+        first, second, prompt, _ = self._apart(node="unknown")
+        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        first.serve(prompt)
+        _until(lambda: second.ask(prompt) is not None, "the engine knows of the blocks")
+        self._is(second.serve(prompt), self._whole(second, prompt))
+
+    def _apart(self, pools: int = 1, node: str = "", expect_s: float = 10 * PATIENCE_S) -> tuple[Driver, Driver, list[int], OtherNode]:
+        """An engine that computes, and one on another node whose next request expects its blocks from there."""
+        other = self.other
+        if other is None or not self.WAITS_FOR_EXPECTED:
+            raise unittest.SkipTest("needs a second node, and an engine that waits for blocks that a request expects")
+        other.connect()
+        second = self._engine(pools=pools, socket=str(other.socket_path))
+        second.wish({"expect_tokens": 10**6, "expect_s": expect_s, "expect_from": node or other.peer})
+        return self._engine(pools=pools), second, self._prompt(), other
+
+    def _hears(self, driver: Driver, prompt: Sequence[int]) -> None:
+        """An engine of the other node waits for a prompt, until the daemon has heard which blocks are expected."""
+
+        def is_followed() -> bool:
+            _expect(driver.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+            return self._counter(self.daemon, "followed") > 0
+
+        _until(is_followed, "the daemon hears which blocks the other node expects")
+
+    def _counter(self, daemon: Daemon, name: str) -> int:
+        with Client(daemon.socket_path, timeout=PATIENCE_S) as client:
+            # What `Client.counters` reads may be of a moment ago.
+            return int(client.stats()["counters"][name])
+
     def _expecting(self, wishes: dict[str, Any], pools: int = 1) -> tuple[Driver, Driver, list[int]]:
         """An engine that computes, and one whose next request expects its blocks."""
         if not self.WAITS_FOR_EXPECTED:
@@ -541,13 +624,13 @@ class AdapterContract:
         self._made.append(made)
         return made
 
-    def _kill(self) -> None:
-        self._is_killed = True
-        self.daemon.kill()
+    def _kill(self, daemon: Daemon | None = None) -> None:
+        self._killed.append(daemon or self.daemon)
+        (daemon or self.daemon).kill()
 
-    def _start(self) -> None:
-        self.daemon.start()
-        self._is_killed = False
+    def _start(self, daemon: Daemon | None = None) -> None:
+        (daemon or self.daemon).start()
+        self._killed.remove(daemon or self.daemon)
 
     def _needs(self, ranks: int = 1, pools: int = 1) -> None:
         if ranks > self.RANKS or pools > self.POOLS:
@@ -574,9 +657,9 @@ class AdapterContract:
         prompt = self._prompt(seed=3) if prompt is None else prompt
         _until(lambda: driver.serve(prompt) == self._whole(driver, prompt), "the engine loads blocks again")
 
-    def _rests(self, driver: Driver) -> None:
+    def _rests(self, driver: Driver, daemon: Daemon | None = None) -> None:
         """Nothing is held when nothing is under way."""
-        with Client(self.daemon.socket_path, timeout=PATIENCE_S) as client:
+        with Client((daemon or self.daemon).socket_path, timeout=PATIENCE_S) as client:
 
             def is_free() -> bool:
                 driver.rest()

@@ -13,6 +13,7 @@ NAME = "kvtier"
 """the key"""
 _SHOWN_MAX = 80
 _KEEP_S_MAX = 1e9
+_NODE_LENGTH_MAX = 255
 EXPECT_S_MAX = 600.0
 """the longest time that a request can wait for blocks that another engine computes"""
 
@@ -35,6 +36,8 @@ class Wishes:
     """the number of tokens, from the first, that another engine computes and stores: the request waits for their blocks"""
     expect_s: float | None = None
     """the longest time that it waits for them, in seconds from its arrival on; None: as the engine's settings have it"""
+    expect_from: str = ""
+    """the name or the address of the node whose engine computes them: they come from there while they are stored; empty: nobody says"""
 
 
 USUAL = Wishes()
@@ -115,6 +118,10 @@ def _expect_seconds(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value <= EXPECT_S_MAX else None
 
 
+def _node(value: Any) -> str | None:
+    return value if isinstance(value, str) and len(value) <= _NODE_LENGTH_MAX else None
+
+
 def _priority(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= REQUEST_IMPORTANCE_MAX else None
 
@@ -126,6 +133,7 @@ _CHECKS = {
     "keep_s": _Check(_seconds, "seconds, from 0 and below 1e9"),
     "expect_tokens": _Check(_tokens, "a whole number of tokens, 0 or more"),
     "expect_s": _Check(_expect_seconds, f"seconds, from 0 to {EXPECT_S_MAX:g}"),
+    "expect_from": _Check(_node, f"the name or the address of a node, at most {_NODE_LENGTH_MAX} characters"),
     "priority": _Check(_priority, f"a whole number from 0 to {REQUEST_IMPORTANCE_MAX}"),
 }
 

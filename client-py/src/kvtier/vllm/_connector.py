@@ -423,7 +423,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         if self._scheduler is None:
             return False, None
         tokens = self._scheduler.finished(request, block_ids, self._roles.continues(request))
-        return False, self._roles.answer(tokens, self._settings.put_timeout_s) if tokens else None
+        return False, self._roles.answer(tokens, self._settings.put_timeout_s, self._scheduler.node) if tokens else None
 
     def reset_cache(self) -> bool | None:
         return None if self._scheduler is None else self._scheduler.reset()

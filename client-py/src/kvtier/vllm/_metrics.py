@@ -12,6 +12,8 @@ COUNTERS = {
     "expected_prompts": "Prompts that waited for blocks which another engine was to store.",
     "expected_us": "Time that these prompts waited for these blocks, microseconds.",
     "expected_late": "Of these prompts, those whose blocks were not all there in time, so that the engine computed the missing ones.",
+    "expected_gets": "Of these prompts, those whose blocks the daemon got from the node that a request named, while they were computed.",
+    "expected_got": "Of these prompts, those whose blocks all came this way.",
     "hit_blocks": "Blocks that were found and that the engine asked to load.",
     "declined_blocks": "Blocks that were found, but are computed because that is faster.",
     "loads": "Loads that ended.",

@@ -30,11 +30,13 @@ class Roles:
         return self.role == "kv_producer" or (self.role == "kv_both" and asks)
 
     @staticmethod
-    def answer(tokens: int, store_s: float) -> dict[str, Any]:
+    def answer(tokens: int, store_s: float, node: str) -> dict[str, Any]:
         """The ``kv_transfer_params`` in the last output of a request, for the engine that goes on with it.
 
         Args:
             tokens: the number of tokens, from the first, that are stored or just being stored.
             store_s: the longest time that storing them takes, in seconds.
+            node: the name of this engine's node; empty if it serves no other nodes.
         """
-        return {NAME: {"expect_tokens": tokens, "expect_s": store_s}}
+        said = {"expect_tokens": tokens, "expect_s": store_s}
+        return {NAME: said | {"expect_from": node} if node else said}

@@ -14,6 +14,7 @@ from kvtier.engine.epochs import Epochs
 from kvtier.engine.found import Found
 from kvtier.engine.groups import Group, is_plain, leading
 from kvtier.engine.guard import Guard
+from kvtier.engine.inbound import OwnNode
 from kvtier.engine.retainer import Retainer
 from kvtier.engine.savings import DECODE_TOKENS_MAX, LAST_REPORT_S, STEP_TOKENS_MIN, Savings
 from kvtier.engine.search import Searches
@@ -102,6 +103,7 @@ class Scheduler:
         self._guard = Guard(_log, TEXTS.mismatch("the daemon has this namespace with other properties"))
         self.observed = self._guard.observed
         self._keys = Keys(self._epochs)
+        self._own_node = OwnNode(polled, self._leading.namespaces[0])
         self._searches = Searches(
             polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests,
             self._wishes_of,
@@ -115,6 +117,7 @@ class Scheduler:
     def arrived(self, request: Any) -> None:
         """A request has come: what there is of it is known when it is scheduled, and does not hold up its step."""
         self._notice_reset()
+        self._own_node.ask()
         if not self._is_unsettled() and self._wishes_of(request).load:
             self._searches.begin(request)
 
@@ -373,6 +376,11 @@ class Scheduler:
             # The engine has not stored these blocks for this request, but maybe for another one.
             tracked.known = self._searches.stored(request, own)
         return tracked.found_tokens(computed, self._unit_tokens, self._groups)
+
+    @property
+    def node(self) -> str:
+        """The name of this engine's node, for the engine that goes on with a request; empty if other nodes can't get blocks from it."""
+        return self._own_node.name
 
     def _whole_blocks(self, request: Any, group: Group, tokens: int) -> list[bytes]:
         """The keys of a group's blocks that are whole when so many tokens from the first are computed."""

@@ -285,6 +285,7 @@ public final class Daemon implements AutoCloseable {
         ssd.space().bytes() == 0 ? "" : " and " + counters.get(Counter.FOUND_SSD) + " on SSD",
         (System.nanoTime() - start) / 1_000_000);
     index.makeReportsWith(keep(new ReportThread(doorbell, Daemon::stopBroken)));
+    index.showNode(Nodes.servedName(config.network().nodes()));
     index.showNuma(() -> slabs.homes().report(slabs.slabBytes()));
     index.extend("threads", ThreadDump::run);
     NodeFinder finder = Nodes.finder(config.network().nodes(), otherNodes, index, doorbell);

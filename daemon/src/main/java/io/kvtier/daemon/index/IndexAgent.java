@@ -227,6 +227,11 @@ public final class IndexAgent {
     fan.add(tap);
   }
 
+  /** Sets the name by which other nodes know this one, for reports. */
+  public void showNode(String name) {
+    stats.showNode(name);
+  }
+
   /** Sets who knows where the first tier's memory is, for reports. */
   public void showNuma(Supplier<@Nullable NumaReport> source) {
     stats.showNuma(source);

@@ -163,6 +163,11 @@ public final class Nodes implements AutoCloseable {
     return config.name().isEmpty() ? hostName() : config.name();
   }
 
+  /** The name by which other nodes know this one; empty if it serves no other nodes. */
+  public static String servedName(NodesConfig config) {
+    return config.listen() == null ? "" : nameOf(config);
+  }
+
   private Membership membership(
       @Nullable Supplier<SSLContext> context, Consumer<Throwable> defect) {
     MembersConfig members = config.members();

@@ -23,8 +23,10 @@ public record Report(
    * The daemon itself.
    *
    * @param drains whether new blocks are refused
+   * @param node the name by which other nodes know this one; empty if it serves no other nodes
    */
-  public record Identity(String version, long generation, long uptimeS, boolean drains) {}
+  public record Identity(
+      String version, long generation, long uptimeS, boolean drains, String node) {}
 
   /**
    * The work of the daemon since its start.

@@ -99,6 +99,7 @@ public final class ReportJson {
     put("generation", Json.value(Long.toHexString(identity.generation())));
     put("uptime_s", Json.value(identity.uptimeS()));
     put("draining", Json.value(identity.drains()));
+    put("node", Json.value(identity.node()));
   }
 
   private void add(Report.Work work) {

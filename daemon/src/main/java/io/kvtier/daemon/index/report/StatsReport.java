@@ -75,6 +75,7 @@ public final class StatsReport {
   private final HealthWatch health;
   private final @Nullable EventTap events;
   private Supplier<@Nullable NumaReport> numa = () -> null;
+  private String node = "";
 
   public StatsReport(Identity identity, Parts parts) {
     this.identity = identity;
@@ -108,12 +109,18 @@ public final class StatsReport {
             identity.version,
             identity.generation,
             uptimeNs / 1_000_000_000L,
-            drains.getAsBoolean()),
+            drains.getAsBoolean(),
+            node),
         health.refresh(nowNs),
         new Report.Work(counters(), store.drops().counts(), latencies()),
         new Report.Storage(tiers(isSeen), retained(isSeen), object(), gpus(), numa.get(), events()),
         new Report.Clients(
             accounts(isSeen), namespaces(isSeen), tenants(isSeen), sessions(isSeen)));
+  }
+
+  /** Sets the name by which other nodes know this one. */
+  public void showNode(String name) {
+    node = name;
   }
 
   /** Sets who knows where the first tier's memory is. */

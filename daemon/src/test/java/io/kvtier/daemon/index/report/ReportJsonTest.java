@@ -35,7 +35,7 @@ final class ReportJsonTest {
             "",
             null);
     return new Report(
-        new Report.Identity("1.2", 0xabcL, 7, false),
+        new Report.Identity("1.2", 0xabcL, 7, false, "node-0"),
         new HealthReport(List.of(troubles)),
         new Report.Work(
             Map.of(Counter.DROPPED, 3L),
@@ -62,6 +62,7 @@ final class ReportJsonTest {
     JsonObject json =
         read(ReportJson.of(report(List.of(namespace(1, "m")), null, null), BYTES_MAX));
     assertEquals("abc", json.getString("generation", ""));
+    assertEquals("node-0", json.getString("node", ""));
     assertEquals(3, json.get("counters").asObject().getLong("dropped", 0));
     assertEquals(Counter.values().length, json.get("counters").asObject().size());
     assertTrue(json.get("latency").asObject().get("get").asObject().get("p50_ns").isNull());
