@@ -120,7 +120,7 @@ def _guard_dispatcher() -> None:
 
 
 class Engine:
-    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, blocks: int, chunk: int) -> None:
+    def __init__(self, model: Path, size: str, kv: dict | None, ranks: int, blocks: int, chunk: int, dtype: str) -> None:
         model.mkdir(parents=True, exist_ok=True)
         is_hybrid = size in HYBRIDS
         described = HYBRIDS[size] if is_hybrid else MODEL | SIZES[size]
@@ -146,7 +146,7 @@ class Engine:
         self.imported_s = time.monotonic() - begun
         begun = time.monotonic()
         self.llm = LLM(
-            model=str(model), skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
+            model=str(model), skip_tokenizer_init=True, enforce_eager=True, dtype=dtype,
             max_model_len=2048 if is_hybrid else 4096, block_size=BLOCK_TOKENS, enable_prefix_caching=True, seed=0, disable_log_stats=False, **more,
         )  # fmt: skip
         self.started_s = time.monotonic() - begun
@@ -287,10 +287,11 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--blocks", type=int, default=0, help="how many blocks the engine has; 0: what fits")
     parser.add_argument("--chunk", type=int, default=0, help="the most tokens of a step; 0: vLLM's choice")
+    parser.add_argument("--dtype", default="float32", help="of what the engine computes and caches")
     arguments = parser.parse_args()
     answers = os.fdopen(arguments.answers, "w", buffering=1)
     kv = json.loads(arguments.kv) if arguments.kv else None
-    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.blocks, arguments.chunk)
+    engine = Engine(arguments.model, arguments.size, kv, arguments.ranks, arguments.blocks, arguments.chunk, arguments.dtype)
     hello = {"imported_s": engine.imported_s, "started_s": engine.started_s, "loadable": loadable(engine.shared)}
     hello["prompt_tokens"] = sum(map(len, engine.shared))
     hello["loadable_long"] = loadable(engine.long)

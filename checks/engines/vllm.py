@@ -28,6 +28,7 @@ from checks.shared.command_line import Arguments, run_tool, some_of
 TURNS_TIMEOUT_S = 1800
 HITS_SHARE_MIN = 0.98
 ZERO_SHARE_MIN = 0.98
+ENCODED_SHARE_MAX = 0.8
 ROUNDING_MAX = 1e-4
 """of a log probability: what a batch of other requests changes"""
 _FEW_BLOCKS = {"window": 130, "state": 112, "tiny": 130}
@@ -160,9 +161,13 @@ class Check(PrefillDecode):
         return len({tuple(one[:end]) for one in sequences for end in range(BLOCK_TOKENS, len(one) + 1, BLOCK_TOKENS)})
 
     def _retained(self, daemon: Daemon) -> int:
+        return int(self._told_by(_RETAINED, daemon))
+
+    def _told_by(self, program: str, daemon: Daemon) -> str:
+        """What a program prints that asks the daemon something."""
         python = self.root / "target" / "venv-vllm" / "bin" / "python"
-        command = [str(python), "-c", _RETAINED, str(daemon.socket)]
-        return int(subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout)
+        command = [str(python), "-c", program, str(daemon.socket)]
+        return subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout
 
     def ranks(self) -> None:
         """Two tensor-parallel ranks, each with its part of every block."""
@@ -271,9 +276,9 @@ class Check(PrefillDecode):
             if size == "window":
                 self.hold(f"log probabilities, {size}, after preemptions", furthest < ROUNDING_MAX, f"nearer than {ROUNDING_MAX:g}")
 
-    def _logprobs(self, case: str, answer: dict[str, Any], right: list) -> None:
+    def _logprobs(self, case: str, answer: dict[str, Any], right: list, whose: str = "without kvtier") -> None:
         furthest = _furthest(answer["logprobs"], right)
-        self.hold(f"log probabilities, {case}", answer["logprobs"] == right, f"those without kvtier; the furthest differs by {furthest:g}")
+        self.hold(f"log probabilities, {case}", answer["logprobs"] == right, f"those {whose}; the furthest differs by {furthest:g}")
 
     def layers(self) -> None:
         """Loads that come by layer: the engine computes the first layers while blocks of the others come."""
@@ -331,6 +336,47 @@ class Check(PrefillDecode):
             most = two.hello["loadable"]
             two.run(**{"pass": "cold"})
             self._by_layer("by layer, two ranks", two.run(**{"pass": "warm", "reset": True}), right, most)
+
+    def encoding(self) -> None:
+        """Blocks in fewer bytes: an engine that loads them computes what it computes with raw ones, to the last bit."""
+        with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+            daemon = Daemon(self.root, Path(folder))
+            daemon.start()
+            try:
+                raw = self._restored(daemon, "none", [])
+                exact = self._restored(daemon, "exact", raw)
+                self._encoded_blocks(daemon)
+                daemon.stop()
+                daemon.start()
+                kv = kvtier(daemon.socket, "encoding", encoding="exact")
+                with engine(self.root, self.folder, "encoding-again", kv, 0, dtype="bfloat16") as second:
+                    again = second.run(**{"pass": "both restarted", "logprobs": True})
+                    self._logprobs("exact, engine and daemon restarted", again, exact, "before")
+                    self._hits("exact, engine and daemon restarted", again, second.hello["loadable_long"])
+                    zeroed = second.run(**{"pass": "zeroed", "reset": True, "logprobs": True, "zero": True})
+                    self.hold("the check sees wrong blocks, exact", zeroed["logprobs"] != exact, "other log probabilities when what is loaded is zeroed")
+            finally:
+                daemon.stop()
+
+    def _restored(self, daemon: Daemon, encoding: str, right: list) -> list:
+        """The log probabilities of an engine that has loaded all prompts; held to the right ones, where there are any."""
+        kv = kvtier(daemon.socket, "encoding", encoding=encoding)
+        with engine(self.root, self.folder, f"encoding-{encoding}", kv, 0, dtype="bfloat16") as one:
+            cold = one.run(**{"pass": "cold", "logprobs": True})
+            hits = cold["counters"][HITS]
+            self.hold(f"cold, {encoding}", hits == 0, f"{hits:,.0f} tokens were loaded: engines with another encoding have other blocks")
+            warm = one.run(**{"pass": "warm", "reset": True, "logprobs": True})
+            self._hits(f"{encoding}, restored", warm, one.hello["loadable_long"])
+            if right:
+                self._logprobs(f"{encoding}, restored", warm, right, "with raw blocks restored")
+            answer: list = warm["logprobs"]
+            return answer
+
+    def _encoded_blocks(self, daemon: Daemon) -> None:
+        counted = json.loads(self._told_by(_COUNTERS, daemon))
+        encoded, unfit, share = counted["put_encoded"], counted["put_raw"], counted["put_encoded_bytes"] / max(1, counted["put_encoded_raw_bytes"])
+        text = f"{encoded:,} blocks are encoded, in {share:.3f} of their bytes, and {unfit:,} did not fit"
+        self.hold("encoded blocks", encoded > 0 and share <= ENCODED_SHARE_MAX, text, encoded=encoded, raw=unfit, share=share)
 
     def lmcache(self) -> None:
         """Compares the hits with LMCache's for equal prompts: kvtier must not find less."""
@@ -445,6 +491,13 @@ with Client(sys.argv[1], timeout=30) as client:
     print(client.stats()["retained"]["blocks"])
 """
 
+_COUNTERS = """
+import json, sys
+from kvtier import Client
+with Client(sys.argv[1], timeout=30) as client:
+    print(json.dumps(client.counters()))
+"""
+
 _WARMING = """
 import os, sys, time
 from kvtier import Client
@@ -491,7 +544,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "prefill_decode", "prefill_decode_ranks", "lmcache", "absent", "zero")
+    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "encoding", "prefill_decode", "prefill_decode_ranks", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")

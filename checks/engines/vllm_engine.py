@@ -23,17 +23,17 @@ class Engine(Told):
     def __init__(
         self, root: Path, folder: Path, name: str, kv: dict | None, multiprocessing: int, ranks: int = 1, threads: int = 0,
         size: str = "tiny", blocks: int = 0, chunk: int = 0,
-        processors: Sequence[int] = (),
+        processors: Sequence[int] = (), dtype: str = "float32",
     ) -> None:  # fmt: skip
         """`threads` for computing, 0 for vLLM's choice; `size` of the model, a name in run.py; `blocks` of the engine's own cache, 0 for what fits;
-        `chunk`: the most tokens of a step, 0 for vLLM's choice; `processors` for computing, none for vLLM's choice."""
+        `chunk`: the most tokens of a step, 0 for vLLM's choice; `processors` for computing, none for vLLM's choice; `dtype` of what it computes and caches."""
         command = [
             str(root / "target" / "venv-vllm" / "bin" / "python"), "-m", "checks.engines.run",
             "--model", str(folder / f"model-{size}"), "--size", size,
         ]  # fmt: skip
         if kv:
             command += ["--kv", json.dumps(kv)]
-        command += ["--ranks", str(ranks), "--blocks", str(blocks), "--chunk", str(chunk)]
+        command += ["--ranks", str(ranks), "--blocks", str(blocks), "--chunk", str(chunk), "--dtype", dtype]
         settings = {
             "PYTHONHASHSEED": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": str(multiprocessing), "LMCACHE_TRACK_USAGE": "false",

@@ -123,6 +123,31 @@ def test_acquire_viewsAreDecoded(client: Client) -> None:
         assert [leases.read(at) for at in range(3)] == blocks
 
 
+def test_leasesOfBlocksThatAreRead_oneByOne_areDecodedThen(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = encoded(client, "held")
+    some = keys("held", 3)
+    blocks = [kv_block(some[0], BLOCK_BYTES), os.urandom(BLOCK_BYTES), kv_block(some[2], BLOCK_BYTES)]
+    assert namespace.put(some, blocks) == [Status.OK] * 3
+    decoded: list[int] = []
+    decode = _core.exact_decode
+    monkeypatch.setattr(_core, "exact_decode", lambda *arguments: decoded.append(1) or decode(*arguments))
+    with namespace._lease(some) as leases:
+        assert leases.check() == [Status.OK] * 3 and leases.run == 3
+        assert not decoded
+        assert leases.read(2) == blocks[2] and len(decoded) == 1
+        assert [leases.read(at) for at in range(3)] == blocks
+        memory = leases.views[0]
+        assert memory is not None and memory.nbytes == ENCODED_BYTES
+        link = client._connection.current()
+        assert link is not None
+        lease = leases._leases[0]
+        slab = memoryview(link.write_slabs[lease.slab])
+        slab[lease.offset + 100] ^= 1
+        slab.release()
+        assert leases.read(0) is None and leases.read(2) == blocks[2]
+    assert [leases.read(at) for at in range(3)] == [None] * 3
+
+
 def test_tensorsInMemory_comeBackFromEncodedAndRawBlocks(client: Client) -> None:
     def tensors(seed: bytes) -> list[Tensor]:
         layers = [numpy.frombuffer(kv_block(seed + bytes([layer]), 2 * 12 * 2 * 4 * 2048), dtype="<u2") for layer in range(2)]

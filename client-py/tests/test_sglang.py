@@ -13,7 +13,7 @@ from kvtier_testing import sglang_double
 from kvtier_testing.daemon import Daemon, eventually
 from kvtier_testing.sglang_double import HEADS, KvtierStorage, Pool, Side, Weights, config, model_folder, set_args
 
-from kvtier import InvalidArgument, Status
+from kvtier import Client, InvalidArgument, Status
 
 LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head")
 _numbers = itertools.count()
@@ -367,6 +367,24 @@ def test_settings_keepItFromStoringOrLoading(engines: Make) -> None:
     silent = engines(pool, {"kvtier.load": False})
     assert silent.batch_exists(keys) == 0
     assert silent.batch_get_v1(keys, pool.indices([8, 9])) == [False] * 2
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_exact_pagesTakeFewerBytes_exceptInPoolsWhosePartsOfAPageLieApart(
+    engines: Make, daemon: Daemon, layout: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sglang_double.bf16_pages(monkeypatch)
+    is_encoded = layout != "layer_first"
+    keys = keys_of(4)
+    pool, other = (Pool(layout, 16, page_tokens=64) for _ in range(2))
+    with caplog.at_level(logging.WARNING, "sglang.kvtier"), Client(daemon.socket_path, timeout=60) as client:
+        before = client.counters()["put_encoded"]
+        assert put(engines(pool, {"kvtier.encoding": "exact"}), pool, keys) == [True] * 4
+        assert client.counters()["put_encoded"] - before == 4 * is_encoded
+    assert ("pages are stored raw" in caplog.text) != is_encoded
+    assert got(engines(other, {"kvtier.encoding": "exact"}), other, keys) == [True] * 4
+    plain = Pool(layout, 16, page_tokens=64)
+    assert engines(plain).batch_exists(keys) == (0 if is_encoded else 4)
 
 
 def test_clear_deletesThePages(engines: Make) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kvtier_testing import sglang_double
 from kvtier_testing.daemon import Daemon, eventually
 from kvtier_testing.sglang_double import (
     HEADS,
@@ -27,7 +28,7 @@ from kvtier_testing.sglang_double import (
     together,
 )
 
-from kvtier import InvalidArgument
+from kvtier import Client, InvalidArgument, _core
 from kvtier.engine import find
 from kvtier.sglang._memory import Ranks, device_memory_of
 from kvtier.torch._cuda import region_spec
@@ -114,12 +115,12 @@ def make(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
     def make(
         extra: dict[str, Any] | None = None, *, ranks: int = 1, heads: int = HEADS, args: dict[str, Any] | None = None, content: bytes = b"one",
-        mla: bool = False, name: str = "", **more: Any,
+        mla: bool = False, name: str = "", page_tokens: int = PAGE_TOKENS, **more: Any,
     ) -> Engine:  # fmt: skip
         folder = model_folder(tmp_path / f"model-{heads}-{content.decode()}", heads, content)
         set_args(monkeypatch, **({"model_path": str(folder)} | (args or {})))
         each = 1 if mla else max(1, HEADS // ranks)
-        pools = [device_pool(PAGES, each, 0 if mla else rank * HEADS // ranks, mla=mla, name=name) for rank in range(ranks)]
+        pools = [device_pool(PAGES, each, 0 if mla else rank * HEADS // ranks, page_tokens, mla, name) for rank in range(ranks)]
         settings = {"kvtier.socket": str(daemon.socket_path), "kvtier.namespace": namespace, "kvtier.lookup_s_max": 5.0, "kvtier.load_timeout_s": 2.0}
         engine = Engine(pools, made_linkers(monkeypatch, pools, settings | (extra or {}), **more))
         made.append(engine)
@@ -401,7 +402,7 @@ def test_rankThatCannotUseTheDaemon_hasNoRankUseIt(make: Make, monkeypatch: pyte
 
     made = _linker.device_memory_of
     asked = itertools.count()
-    monkeypatch.setattr(_linker, "device_memory_of", lambda *given: made(*given) if next(asked) else made(*given)._replace(page_bytes=0, form=None))
+    monkeypatch.setattr(_linker, "device_memory_of", lambda *given: made(*given) if next(asked) else made(*given)._replace(page_bytes=0, shard=None))
     engine = make(ranks=2)
     assert engine.found(keys_of(2)) == [0, 0]
     assert engine.store(keys_of(2)) == []
@@ -409,6 +410,27 @@ def test_rankThatCannotUseTheDaemon_hasNoRankUseIt(make: Make, monkeypatch: pyte
 
 
 # ---- who shares pages ----
+
+
+def test_exact_pagesTakeFewerBytes_andComeBackAlsoFromTheDaemonsMemory(
+    make: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sglang_double.bf16_pages(monkeypatch)
+    extra = {"kvtier.encoding": "exact", "kvtier.socket": str(fresh_daemon.socket_path)}
+    keys = keys_of(4)
+    with Client(fresh_daemon.socket_path, timeout=60) as client:
+        assert make(extra, page_tokens=64).store(keys) == [True]
+        assert client.counters()["put_encoded"] == 4
+    engine = make(extra, page_tokens=64)
+    assert engine.found(keys) == [4] and engine.load(keys)
+    decoded: list[int] = []
+    decode = _core.exact_decode
+    monkeypatch.setattr(_core, "exact_decode", lambda *arguments: decoded.append(1) or decode(*arguments))
+    assert engine.announce(keys) == [True]
+    assert not decoded, "what is leased is decoded when it is needed"
+    fresh_daemon.kill()
+    assert engine.finish(engine.start()) == [True]
+    assert all(engine.pools[0].is_page(12 + number, number) for number in range(4))
 
 
 def test_otherConfigurationInOneNamespace_keepsTheEngineFromStarting(make: Make) -> None:

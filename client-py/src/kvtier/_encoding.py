@@ -8,6 +8,7 @@ from kvtier._errors import InvalidArgument
 PROPERTY = "encoding"
 
 _BYTES_PER_ELEMENT = 2
+_GRANULE_BYTES_MIN = 1024
 _EXPECTED = "expected 'exact bf16 GRANULE_BYTES', such as 'exact bf16 4096'"
 
 
@@ -23,6 +24,21 @@ class Encoding:
     def encoded_bytes(self) -> int:
         """The bytes of an encoded block."""
         return self.granules * _core.exact_granule_bytes(self.granule_elements)
+
+
+def exact_of(element: str, head_bytes: int) -> str:
+    """The property's value for blocks in which each head has its tokens side by side; empty: their granules would have a wrong size.
+
+    Args:
+        element: the type of the elements, such as ``bf16``.
+        head_bytes: the raw bytes of one head of one layer of K or V of a block's tokens. A head that is larger than a granule can be is
+            cut into equal granules.
+    """
+    for count in range(1, head_bytes // _GRANULE_BYTES_MIN + 1):
+        granule_bytes, rest = divmod(head_bytes, count)
+        if not rest and granule_bytes % _BYTES_PER_ELEMENT == 0 and _core.exact_granule_bytes(granule_bytes // _BYTES_PER_ELEMENT):
+            return f"exact {element} {granule_bytes}"
+    return ""
 
 
 def encoding_of(value: str, block_bytes: int) -> Encoding:

@@ -539,7 +539,7 @@ _INLINE_BYTES = 128 << 10
 
 
 def _reading(context: Context, flags: int) -> int:
-    """The flags of an ACQUIRE whose blocks are read here."""
+    """The flags of an ACQUIRE whose blocks are read by this client, or copied for it."""
     return flags | (protocol.REQUEST_FLAG_ENCODED if context.encoding is not None else 0)
 
 
@@ -702,8 +702,14 @@ def _merged(link: Link, statuses: list[Status], committed: Completion, count: in
     return [next(following) if status is _OK else status for status in statuses]
 
 
-def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int, node: str = "") -> Operation[Leases]:
-    """Leases on all windows; they end with the earliest of them. With a node, blocks that are nowhere yet are expected from there."""
+def acquire(
+    context: Context, keys: Sequence[bytes], flags: int, lease_ns: int, node: str = "", decodes: bool = True
+) -> Operation[Leases]:
+    """Leases on all windows; they end with the earliest of them. With a node, blocks that are nowhere yet are expected from there.
+
+    Args:
+        decodes: whether encoded blocks are decoded now. If not, they have no views that could be used.
+    """
     link = context.link
     session = link.session
     namespace, status = yield from _namespace_id(context)
@@ -748,9 +754,11 @@ def acquire(context: Context, keys: Sequence[bytes], flags: int, lease_ns: int, 
         properties = context.properties
         result = Leases(session, link.read_slabs, leases, held, expires_ns, properties.block_bytes, unmapped, context.trace)
         held = []
-        if properties.encoding is not None:
-            encoding = properties.encoding
-            yield Work(len(keys) * properties.block_bytes, lambda: result.decode(encoding))
+        encoding = properties.encoding
+        if encoding is not None:
+            result.expect(encoding)
+            if decodes:
+                yield Work(len(keys) * properties.block_bytes, result.decode)
         return result
     except SessionError as error:
         session.fail(str(error))
@@ -795,7 +803,7 @@ def hold(context: Context, keys: Sequence[bytes], lease_ns: int, node: str = "")
     expires_ns = 0
     try:
         for start, count in spans(len(keys), protocol.KEYS_MAX):
-            flags = protocol.REQUEST_FLAG_LEADING_RUN
+            flags = _reading(context, protocol.REQUEST_FLAG_LEADING_RUN)
             request = context.request(Verb.ACQUIRE, namespace, keys, start, count, flags, lease_ns)
             completion = yield _expecting(request, node) if node else request
             completion = _checked(context.link, completion, count, protocol.COMPLETION_LONG_RESULT_BYTES)

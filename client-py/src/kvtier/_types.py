@@ -364,6 +364,7 @@ class Leases:
         """when the leases end, CLOCK_MONOTONIC; 0: there are none"""
         self.block_bytes = block_bytes
         self._leases = leases
+        self._encoding: Encoding | None = None
         self._held: Held | None = None
         self.views: list[memoryview | None] = []
         """the bytes of each block that is OK, read-only; None for the others. Those of an encoded block are a decoded copy"""
@@ -391,29 +392,44 @@ class Leases:
                 raise SessionError(f"a lease of {lease.length} bytes at offset {lease.offset} of slab {lease.slab}")
             self.views.append(memoryview(slab)[lease.offset : lease.offset + lease.length])
 
-    def decode(self, encoding: Encoding) -> None:
-        """Puts decoded copies in place of the views of encoded blocks. A block that is damaged is CORRUPT.
+    def expect(self, encoding: Encoding) -> None:
+        """Says how the encoded blocks are encoded. Until `decode` their views are of what is stored.
 
         Raises:
             SessionError: a lease has not an encoded block's length.
         """
-        for index, (lease, view) in enumerate(zip(self._leases, self.views, strict=True)):
-            if view is None or not lease.flags & protocol.COMPLETION_BLOCK_FLAG_ENCODED:
-                continue
-            if lease.length != encoding.encoded_bytes:
+        self._encoding = encoding
+        for lease in self._leases:
+            if self._is_encoded(lease) and lease.length != encoding.encoded_bytes:
                 raise SessionError(f"a lease of {lease.length} bytes, expected {encoding.encoded_bytes} of an encoded block")
-            block = bytearray(self.block_bytes)
-            decoded, crc32c = _core.exact_decode(block, view, encoding.granule_elements)
+
+    def _is_encoded(self, lease: Lease) -> bool:
+        is_ours = lease.status is Status.OK and self._encoding is not None
+        return is_ours and bool(lease.flags & protocol.COMPLETION_BLOCK_FLAG_ENCODED)
+
+    def decode(self) -> None:
+        """Puts decoded copies in place of the views of encoded blocks. A block that is damaged is CORRUPT."""
+        for index, (lease, view) in enumerate(zip(self._leases, self.views, strict=True)):
+            if view is None or not self._is_encoded(lease):
+                continue
+            block = self._decoded(lease, view)
             _release_views([view])
-            self.views[index] = memoryview(block).toreadonly()
-            self._leases[index] = lease._replace(
-                flags=lease.flags & ~protocol.COMPLETION_BLOCK_FLAG_VERIFY, crc32c=_core.crc32c(block)
-            )
-            if decoded != encoding.granules or crc32c != lease.crc32c:
+            if block is None:
                 self.views[index] = None
                 self.statuses[index] = Status.CORRUPT
                 if self._held is not None:
                     self._held.add_corrupt(lease.id)
+                continue
+            self.views[index] = memoryview(block).toreadonly()
+            flags = lease.flags & ~(protocol.COMPLETION_BLOCK_FLAG_VERIFY | protocol.COMPLETION_BLOCK_FLAG_ENCODED)
+            self._leases[index] = lease._replace(flags=flags, crc32c=_core.crc32c(block))
+
+    def _decoded(self, lease: Lease, stored: bytes | memoryview) -> bytearray | None:
+        """The raw bytes of an encoded block; None: it is damaged."""
+        assert self._encoding is not None
+        block = bytearray(self.block_bytes)
+        decoded, crc32c = _core.exact_decode(block, stored, self._encoding.granule_elements)
+        return block if decoded == self._encoding.granules and crc32c == lease.crc32c else None
 
     @property
     def run(self) -> int:
@@ -469,11 +485,14 @@ class Leases:
 
     def read(self, index: int) -> bytes | None:
         """A copy of a block's bytes that its checksum says are right, be the lease or the daemon gone since; or None."""
-        view = self.views[index]
+        view, lease = self.views[index], self._leases[index]
         if view is None:
             return None
+        if self._is_encoded(lease):
+            decoded = self._decoded(lease, view)
+            return None if decoded is None else bytes(decoded)
         block = bytes(view)
-        return block if _core.crc32c(block) == self._leases[index].crc32c else None
+        return block if _core.crc32c(block) == lease.crc32c else None
 
     def release(self) -> None:
         """Ends the leases. The views can no longer be used; arrays made of them must not be."""

@@ -348,12 +348,19 @@ class Namespace:
 
         The other arguments are those of `get`.
         """
-        keys = as_keys(keys)
+        return self._acquire(as_keys(keys), acquire_flags(leading_run, no_wait), lease_s, expected_from, True, options)
+
+    def _lease(
+        self, keys: Sequence[bytes], *, leading_run: bool = False, no_wait: bool = False, lease_s: float = 0.0, **options: Unpack[Options]
+    ) -> Leases:
+        """As `acquire`, for blocks that are read one by one, if at all (`Leases.read`): encoded blocks are not decoded before."""
+        return self._acquire(keys, acquire_flags(leading_run, no_wait), lease_s, "", False, options)
+
+    def _acquire(self, keys: Sequence[bytes], flags: int, lease_s: float, expected_from: str, decodes: bool, options: Options) -> Leases:
         context = self._client._context(self._properties, options)
         if context is None or not keys:
             return Leases.of_status(Status.UNAVAILABLE, len(keys), self.block_bytes)
-        flags = acquire_flags(leading_run, no_wait)
-        return run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9), expected_from))
+        return run(context, operations.acquire(context, keys, flags, int(lease_s * 1e9), expected_from, decodes))
 
     def prefetch(self, keys: Iterable[bytes], **options: Unpack[Options]) -> list[Status]:
         """Starts to promote blocks to host memory: OK (there, or on its way), MISS or BUSY."""

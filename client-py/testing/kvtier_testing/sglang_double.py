@@ -18,7 +18,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy
+import pytest
 
+from kvtier_testing.kv import bf16
 from kvtier_testing.tensors import Tensor
 
 T = TypeVar("T")
@@ -288,6 +290,18 @@ def together(calls: "Sequence[Callable[[], T]]") -> "list[T]":
 
 def right(seed: int, planes: int, tokens: int = PAGE_TOKENS) -> Any:
     return numpy.random.default_rng(seed).integers(0, 1 << 16, (planes, LAYERS, tokens, 16, DIM), dtype=numpy.uint16)
+
+
+def bf16_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has pools made from now on hold elements of bf16 with the values of a KV cache."""
+
+    def values(seed: int, planes: int, tokens: int = PAGE_TOKENS) -> Any:
+        shape = (planes, LAYERS, tokens, 16, DIM)
+        made = numpy.random.default_rng(seed).standard_normal(shape, dtype=numpy.float32)
+        return numpy.frombuffer(bf16(made), dtype=numpy.uint16).reshape(shape)
+
+    monkeypatch.setattr(Tensor, "dtype", "torch.bfloat16")
+    monkeypatch.setitem(globals(), "right", values)
 
 
 class Page:

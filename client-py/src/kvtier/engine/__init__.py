@@ -8,6 +8,7 @@ each connector keeps.
 """
 
 from kvtier._polled import Polled
+from kvtier.engine.encoding import Encoded, encoded
 from kvtier.engine.epochs import Adapters, Epochs, joined, salted
 from kvtier.engine.find import Search
 from kvtier.engine.found import Found
@@ -30,6 +31,7 @@ __all__ = [
     "LAST",
     "STORED",
     "Adapters",
+    "Encoded",
     "Epochs",
     "Found",
     "Group",
@@ -63,6 +65,7 @@ __all__ = [
     "WishReader",
     "Wishes",
     "chunk",
+    "encoded",
     "hash_bytes",
     "joined",
     "longest",

@@ -80,15 +80,19 @@ class Identity:
             **self.more,
         }
 
-    def of_model(self, layout: str, form: str, pool: "PoolText | None" = None) -> "Named":
+    def of_model(self, layout: str, form: str, pool: "PoolText | None" = None, encoding: str = "") -> "Named":
         """The namespace of the whole model's blocks, which all ranks put together.
 
         Args:
             layout: what decides about a block's bytes beside their form, such as the element type.
             form: that of the blocks (`kvtier.torch.Form`).
             pool: which of the model's pools the blocks are of; None: there is one.
+            encoding: how the blocks are encoded (`kvtier.engine.encoding.encoded`); empty: they are raw. The name says it, too: engines
+                with and without an encoding are not refused, and do not find each other's blocks.
         """
-        return self._named(pool or ONE_POOL, "", {"layout": layout, "form": form})
+        if not encoding:
+            return self._named(pool or ONE_POOL, "", {"layout": layout, "form": form})
+        return self._named(pool or ONE_POOL, f"/{encoding.split()[0]}", {"layout": layout, "form": form, "encoding": encoding})
 
     def of_rank(self, layout: str, place: "Place", pool: "PoolText | None" = None) -> "Named":
         """The namespace of one rank's part of the blocks.

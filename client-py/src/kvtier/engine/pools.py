@@ -107,12 +107,12 @@ class Pools:
 
     def hold(self, keys: Sequence[bytes], timeout_s: float, lease_s: float) -> Leases:
         """Leases on blocks of the first pool that are in memory, for `Load.hold`: what promises are made of."""
-        return self._pools[0].namespace.acquire(keys, no_wait=True, lease_s=lease_s, timeout=timeout_s)
+        return self._pools[0].namespace._lease(keys, no_wait=True, lease_s=lease_s, timeout=timeout_s)
 
     def lease(self, keys: Sequence[bytes], timeout_s: float) -> Leases:
         """Leases on blocks of the first pool, for `Transfers.leased`. Blocks of lower tiers are brought to memory first; behind the first
         block that can't be had, none is leased."""
-        return self._pools[0].namespace.acquire(keys, leading_run=True, timeout=timeout_s)
+        return self._pools[0].namespace._lease(keys, leading_run=True, timeout=timeout_s)
 
     def close(self) -> None:
         """Ends what is under way, and lets go of the memory."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kvtier.torch import Form, Shard, form_of
+from kvtier.torch import Shard
 
 ORDER = "CLND"
 """how a page's cells follow one another in the daemon: as in the layout ``page_first_direct``"""
@@ -42,8 +42,7 @@ class Memory(NamedTuple):
     page_bytes: int
     """of the tensors"""
     shard: Shard | None
-    """None: this rank's pages are blocks of their own"""
-    form: Form | None
+    """of pages that are not encoded; None: this rank's pages are blocks of their own"""
     layout: str
     """what decides about the bytes beside the form, or beside the extents"""
 
@@ -105,14 +104,14 @@ def _memory(tensors: list[Any], axes: str, page_tokens: int, ranks: Ranks, plane
     page_bytes = sum(int(one.numel() // one.shape[axes.index("B")] * one.element_size()) for one in tensors)
     if not ranks.is_joint:
         text = f"{element} {axes} {','.join(str(extent) for axis, extent in zip(axes, first.shape, strict=True) if axis != 'B')}"
-        return Memory(tensors, [axes.index("B")] * len(tensors), page_bytes, None, None, f"{text} x {len(tensors)}")
+        return Memory(tensors, [axes.index("B")] * len(tensors), page_bytes, None, f"{text} x {len(tensors)}")
     heads = int(first.shape[axes.index("H")])
     copies = max(1, ranks.size // ranks.heads) if ranks.heads else 1
     shard = Shard(
         [axes] * len(tensors), page_tokens, heads * (ranks.size // copies), ranks.rank // copies * heads,
         replica=(ranks.rank % copies, copies), order=ORDER, planes=planes,
     )  # fmt: skip
-    return Memory(tensors, [], page_bytes, shard, form_of(tensors, shard), element)
+    return Memory(tensors, [], page_bytes, shard, element)
 
 
 def _of_layers(buffer: Any, letters: str) -> tuple[list[Any], str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kvtier._errors import KvtierError, NamespaceMismatch
 from kvtier.client import Client, Namespace
+from kvtier.engine.encoding import encoded
 from kvtier.engine.epochs import Epochs
 from kvtier.engine.find import Search
 from kvtier.engine.guard import Guard
@@ -17,11 +18,13 @@ from kvtier.engine.settings import Settings
 from kvtier.engine.transfers import Transfers
 from kvtier.sglang._engine import Model, Pool, Seat
 from kvtier.sglang._memory import Memory
+from kvtier.torch import Shard, form_of
 
 _log = logging.getLogger("sglang.kvtier")
 
 _START_TIMEOUT_S = 2.0
 _NOT_USED = "kvtier is not used, and this engine neither loads nor stores pages: %s"
+_RAW = "kvtier.encoding is not used, and pages are stored raw: %s"
 
 
 class Pages:
@@ -84,28 +87,38 @@ class Pages:
             _log.warning(_NOT_USED, error)
 
     def _open(self, pool: Pool, memory: Memory) -> None:
-        seat = self.seat
         weights = self.model.weights(self.settings.weights, self._texts, self._loaded)
         if weights.advice:
             _log.warning("kvtier: %s", weights.advice)
         identity = self.identity = self.model.identity(self.settings, pool, weights.text, self._gather(os.urandom(16).hex())[0])
         self.client = Client(self.settings.socket or None, name=f"sglang {identity.model}", timeout=_START_TIMEOUT_S)
-        if memory.form is not None:
-            layout = f"{memory.layout} layers {pool.stage_layers}" if seat.pp_size > 1 else memory.layout
-            text = PoolText(f"/pp{seat.pp_rank}", {}) if seat.pp_size > 1 else None
-            named = identity.of_model(layout, memory.form.text, text)
-        else:
-            named = identity.of_rank(memory.layout, Place(seat.pp_rank, seat.pp_size, seat.tp_rank, seat.tp_size))
+        named, shard, block_bytes = self._joined(identity, pool, memory)
         self.named = named
         self.page_tokens = pool.page_tokens
         self.pools = Pools(self.client)
         self.pools.add(
-            named, memory.tensors, block_tokens=self.page_tokens,
-            block_bytes=memory.page_bytes if memory.form is None else memory.form.block_bytes, block_axes=memory.block_axes, shard=memory.shard,
+            named, memory.tensors, block_tokens=self.page_tokens, block_bytes=block_bytes, block_axes=memory.block_axes, shard=shard,
         )  # fmt: skip
         self.transfers = Transfers(self.pools.regions, self.settings, self.guard)
         self._search = Search(self.client, self.pools.groups, self.settings, self.page_tokens, Keys(self._epochs), self.guard)
         _log.info("kvtier is used: pages of %d tokens, namespace %s", self.page_tokens, named.name)
+
+    def _joined(self, identity: Identity, pool: Pool, memory: Memory) -> tuple[Named, Shard | None, int]:
+        """The namespace of keys and values, what this rank has of its pages (None: pages of its own), and the bytes of a page."""
+        seat = self.seat
+        if memory.shard is None:
+            if self.settings.encoding != "none":
+                _log.warning(_RAW, "the number of the model's KV heads is not known")
+            named = identity.of_rank(memory.layout, Place(seat.pp_rank, seat.pp_size, seat.tp_rank, seat.tp_size))
+            return named, None, memory.page_bytes
+        shard, encoding, problem = encoded(self.settings.encoding, memory.tensors, memory.shard)
+        if problem:
+            _log.warning(_RAW, problem)
+        form = form_of(memory.tensors, shard)
+        has_stages = seat.pp_size > 1
+        layout = f"{memory.layout} layers {pool.stage_layers}" if has_stages else memory.layout
+        text = PoolText(f"/pp{seat.pp_rank}", {}) if has_stages else None
+        return identity.of_model(layout, form.text, text, encoding), shard, form.block_bytes
 
     @property
     def is_open(self) -> bool:

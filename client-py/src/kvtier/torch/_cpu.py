@@ -124,7 +124,7 @@ class CpuRegion(Region):
     ) -> None:
         self._shard_text = b""
         """the region that the daemon knows; empty: it needs to know none, as blocks are put whole"""
-        if cells is not None and not (cells.is_whole and _fill(planes, namespace.block_bytes)):
+        if cells is not None and not are_put_whole(cells):
             self._shard_text = shard_text(cells)
             namespace._register_shard(self._shard_text)
         self.blocks = planes[0].blocks
@@ -272,14 +272,15 @@ class CpuRegion(Region):
             group.parts.append((count, self._pool.submit(copying.begin, work, count)))
 
 
-def _fill(planes: list[Plane], block_bytes: int) -> bool:
-    """Whether the planes' parts fill a block, one behind the other."""
+def are_put_whole(cells: Cells) -> bool:
+    """Whether the tensors have all of each block, plane by plane in the order of its bytes. Then a block is put as one piece, and the daemon
+    needs to know no region."""
     end = 0
-    for plane in planes:
+    for plane in cells.planes():
         if plane.offset != end or not plane.is_dense:
             return False
         end += plane.part_bytes
-    return end == block_bytes
+    return cells.is_whole and end == cells.form.block_bytes
 
 
 def shard_text(cells: Cells) -> bytes:

@@ -207,6 +207,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._numbers = of_groups[0].numbers
         loaded = memory.digest()
         parts = [self._part_of(tensors, loaded) for tensors in of_groups]
+        self._tell_of_raw(parts)
         self._is_joint = parts[leading(_groups.rules_of(self._kv_cache_config))] is not None
         self._mine = [
             self._make_shard(number, tensors, part, loaded) for number, (tensors, part) in enumerate(zip(of_groups, parts, strict=True))
@@ -230,8 +231,19 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
     def _part_of(self, tensors: Tensors, loaded: str) -> Joint | None:
         """This rank's part of the blocks of a group; None: its ranks have blocks of their own."""
         return _shards.joint_of(
-            self._vllm_config, tensors.tensors, tensors.letters, self._place, _engine.on_gpu(), loaded, os.urandom(16).hex(), _engine.gathered
-        )
+            self._vllm_config, tensors.tensors, tensors.letters, self._place, _engine.on_gpu(), loaded, os.urandom(16).hex(), _engine.gathered,
+            self._settings.encoding,
+        )  # fmt: skip
+
+    def _tell_of_raw(self, parts: Sequence[Joint | None]) -> None:
+        """Logs why blocks are stored raw that were to be encoded, once for an engine."""
+        if self._settings.encoding == "none" or self._place != (0, 0):
+            return
+        unknown = "it is not known which axes of the KV cache count heads and tokens"
+        for number, part in enumerate(parts):
+            problem = unknown if part is None else part.encoded.problem
+            if problem:
+                _log.warning("kvtier.encoding is not used for the blocks of group %d, which are stored raw: %s", number, problem)
 
     def _make_shard(self, number: int, tensors: Tensors, part: Joint | None, loaded: str) -> Shard:
         group = _namespace.pool_of(self._kv_cache_config.kv_cache_groups, number)

@@ -70,7 +70,7 @@ def joint(
         group: which of the model's groups the blocks are of.
     """
     identity, advice = identity_of(config, settings, part.loaded, part.alone, unseeded, fixed_seed)
-    named = identity.of_model(layout, part.form.text, group)
+    named = identity.of_model(layout, part.form.text, group, part.encoded.encoding)
     return Shard(named.name, part.form.block_bytes, named.properties, True, advice=advice if is_first else "")
 
 

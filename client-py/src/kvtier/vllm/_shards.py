@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvtier._errors import InvalidArgument, KvtierError
+from kvtier.engine.encoding import Encoded, encoded
 from kvtier.torch import Form, Shard
 from kvtier.torch._shards import cells_of
 
@@ -37,6 +38,8 @@ class Joint(NamedTuple):
     form: Form
     loaded: str
     alone: str
+    encoded: Encoded
+    """how the blocks are encoded"""
 
 
 def letters_of(config: Any, name: str, tensor: Any) -> str:
@@ -119,6 +122,7 @@ def joint_of(
     loaded: str,
     alone: str,
     gather: Callable[[Rank], list[list[Rank]] | None],
+    encoding: str = "none",
 ) -> Joint | None:
     """A worker's part of the blocks of the whole model; None: the ranks can't tell their parts, and keep blocks of their own.
 
@@ -131,6 +135,7 @@ def joint_of(
         loaded: the digest of the weights in memory; empty: unknown.
         alone: what tells an engine from all others whose weights nobody knows.
         gather: gives what all ranks tell, by pipeline rank and tensor rank; None: that can't be had. All ranks call it.
+        encoding: how blocks are encoded if they can be: the setting of this name.
 
     Raises:
         KvtierError: the ranks run on several machines. All ranks raise it.
@@ -153,7 +158,8 @@ def joint_of(
     )  # fmt: skip
     digests = [rank.loaded for stage in ranks for rank in stage]
     together = loaded if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
-    return Joint(shard, cells_of(tensors, shard).form, together if all(digests) else "", ranks[0][0].alone)
+    made = encoded(encoding, tensors, shard)
+    return Joint(made.shard, cells_of(tensors, made.shard).form, together if all(digests) else "", ranks[0][0].alone, made)
 
 
 def machine() -> str:
