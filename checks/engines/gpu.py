@@ -86,6 +86,21 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
     return made
 
 
+def of_encodings(found: dict[str, Any], link_ms: float) -> dict[str, Any]:
+    """The results of encodings.py in medians; ratios of restores are taken within each pair. `link_ms`: what the link takes for the raw
+    bytes; 0: unknown."""
+    raw, exact = (found["restores"][mode] for mode in ("raw", "exact"))
+    made: dict[str, Any] = {"counters": found["counters"]}
+    for mode, rows in found["restores"].items():
+        row = made[mode] = {name: statistics.median(one[name] for one in rows) for name in ("restored_ms", "hit_ms")}
+        row |= {"computed_ms": statistics.median(found["computed_ms"][mode]), "wrong": sum(not one["same"] for one in rows)}
+        if link_ms:
+            row |= {"link_ms": link_ms, "of_limit": statistics.median(one["restored_ms"] / (one["hit_ms"] + link_ms) for one in rows)}
+    made["restored_ratio"] = statistics.median(one["restored_ms"] / other["restored_ms"] for one, other in zip(exact, raw, strict=True))
+    made["computed_ratio"] = made["exact"]["computed_ms"] / made["raw"]["computed_ms"]
+    return made
+
+
 def of_batches(found: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
     """The results of batches.py by the kind of batch: the throughput with kvtier, and with a connector that does nothing."""
     made: dict[str, dict[str, float]] = {}
@@ -293,10 +308,16 @@ class Runs:
 
     def pairs(self) -> None:
         """One process that restores and hits in turns, and saves or not."""
-        link_ms = self._longest * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
-        made = of_pairs(self._by_turns("pairs", "pairs"), link_ms)
+        made = of_pairs(self._by_turns("pairs", "pairs"), self._link_ms(self._longest))
         self.has_failed |= bool(made["wrong"])
         self.note("pairs", **made)
+
+    def encodings(self) -> None:
+        """One process that restores and stores encoded blocks and raw ones, in turns."""
+        found = self._by_turns("encodings", "encodings", encoding="exact")
+        made = of_encodings(found, self._link_ms(self._longest))
+        self.has_failed |= any(made[mode]["wrong"] for mode in ("raw", "exact"))
+        self.note("encodings", **made)
 
     def batches(self) -> None:
         """New prompts with the connector and without."""
@@ -442,7 +463,7 @@ def copied():
 print(statistics.median(copied() for _ in range(7)))
 """
 
-PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "layers", "layers_graphs", "batches", "batches_eager", "ssd")
+PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "encodings", "layers", "layers_graphs", "batches", "batches_eager", "ssd")
 PARTS_OF_TWO = ("ranks", "sharing")
 """that need two GPUs"""
 

@@ -69,6 +69,16 @@ class Engine:
         """The connector's side that copies."""
         return self._switch.worker
 
+    @property
+    def scheduler(self) -> Any:
+        """The connector's side that plans."""
+        return self._switch.scheduler
+
+    @property
+    def connectors(self) -> tuple[Any, Any]:
+        """What vLLM has made: of its scheduler, and of its worker."""
+        return self._switch.connectors
+
     def become(self, mode: str, by_layer: str = "off") -> None:
         """From now on: 'without' a connector; a 'bare' one; kvtier's, and the blocks that are 'computed' are 'stored', or not, and loads
         come `by_layer` as kvtier.load_by_layer says."""

@@ -53,6 +53,11 @@ class Switch:
         self._bare._worker = None
 
     @property
+    def connectors(self) -> tuple[Any, Any]:
+        """What vLLM has made: of its scheduler, and of its worker."""
+        return self._of_scheduler, self._of_worker
+
+    @property
     def scheduler(self) -> Any:
         """The connector's side that plans."""
         return self._of_scheduler._scheduler

@@ -26,6 +26,8 @@ from checks.shared.command_line import Arguments, run_tool, some_of
 try:
     import numpy as np
     import torch
+
+    from checks.gpu.work import loops, pass_ms
 except ImportError as e:
     sys.exit(f"gpu-check needs a Python with torch and NumPy, and {sys.executable} lacks one ({e}): name another in PYTHON3")
 
@@ -475,26 +477,7 @@ class Check:
     def interference(self) -> None:
         pool = self.llama(32, 16)
         pool.register(self.jvm, "llama")
-        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-        b = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-        product = torch.empty_like(a)
-        big = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
-        other = torch.empty_like(big)
-        loops = {"matmul": lambda: torch.matmul(a, b, out=product), "memory": lambda: other.copy_(big)}
-
-        def timed(loop) -> float:
-            """Milliseconds of one pass, the median."""
-            times = []
-            for _ in range(40 if self.quick else 60):
-                start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                start.record()
-                for _ in range(4):
-                    loop()
-                end.record()
-                end.synchronize()
-                times.append(start.elapsed_time(end) / 4)
-            return statistics.median(times)
-
+        rounds = 40 if self.quick else 60
         cases: list[tuple[str, dict[str, object]]] = [("calibrated", {}), ("calibrated_gentle", {"enough": 0.6})]
         cases += [(f"staged_{blocks}_blocks", {"strategy": "STAGED", "stagingBlocks": blocks}) for blocks in (16, 64, 128)]
         cases += [(f"kernel_{blocks}_blocks", {"strategy": "KERNEL", "writeBlocks": blocks, "readBlocks": blocks}) for blocks in (4, 16)]
@@ -506,8 +489,6 @@ class Check:
                 for blocks, slots, mib in ((64, 4, 8), (64, 4, 16), (64, 4, 32), (64, 4, 64), (128, 4, 32), (64, 16, 8))
             ] + [(f"batch_{slots}x{kib}KiB", {"strategy": "BATCH", "slots": slots, "slotBytes": kib << 10})
                  for slots, kib in ((4, 8192),)]
-        for loop in loops.values():
-            timed(loop)
         # Blocks that lie in one piece, as those of a tensor across all layers.
         blocks = pool.blocks
         whole = Pool(32, blocks, 16, "LCND", [Part("kv", "BLCNHD", [blocks, 32, 2, 16, 8, 128], torch.bfloat16)], self.uuid)
@@ -521,17 +502,17 @@ class Check:
                 alone = self.jvm.take_rows()
                 self.row(f"speed_{mode.lower()}_{name}", alone["alone"], "GB/s")
                 self.row(f"speed_{mode.lower()}_{name}_cpu", alone["alone_cpu"], "ms/GB")
-                for loop_name, loop in loops.items():
+                for loop_name, loop in loops().items():
                     quiet, busy, rates = [], [], []
                     for _ in range(2):
-                        quiet.append(timed(loop))
+                        quiet.append(pass_ms(loop, rounds))
                         self.jvm.ask("flood", region=region, mode=mode)
                         time.sleep(0.02)
-                        busy.append(timed(loop))
+                        busy.append(pass_ms(loop, rounds))
                         self.jvm.take_rows()
                         self.jvm.ask("stop")
                         rates.append(self.jvm.take_rows()["flood"])
-                    quiet.append(timed(loop))
+                    quiet.append(pass_ms(loop, rounds))
                     slower = (statistics.median(busy) / statistics.median(quiet) - 1) * 100
                     self.row(f"slowdown_of_{loop_name}_{mode.lower()}_{name}", slower, "%")
                     self.row(f"speed_beside_{loop_name}_{mode.lower()}_{name}", statistics.median(rates), "GB/s")

@@ -24,10 +24,13 @@ import tempfile
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from kvtier_testing import process
 
+from checks.gpu import beside
+from checks.gpu.work import loops, pass_ms
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of
 from kvtier import Client, Status
@@ -40,11 +43,11 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "expandable": 60, "restart": 60, "engines": 60, "speed": 110, "encoded": 150, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "beside": 90, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
-# Lengths of runs, with the layers and tokens of blocks that have them.
-RUNS = {"32KiB": (32, 16), "8KiB": (128, 4)}
+# Lengths of runs, with the layers and tokens of blocks that have them, and the order on the host.
+RUNS = {"32KiB": (32, 16, "LCND"), "8KiB": (128, 4, "LCND"), "256B": (32, 16, "LCHND")}
 ENCODING = "exact bf16 4096"
 
 
@@ -228,6 +231,12 @@ class Pool:
         for raw in self.raw:
             raw.view(torch.bfloat16).normal_()
         self.gpu.wait()
+
+
+def slept_ms(seconds: float) -> float:
+    """In the place of an engine's work, where there is no GPU."""
+    time.sleep(seconds)
+    return seconds * 1e3
 
 
 def keys_of(count: int, seed: int) -> list[bytes]:
@@ -665,10 +674,10 @@ class Check:
         """Puts and gets of blocks in runs of some lengths; `kind` comes before the lengths in the names of rows."""
         blocks = 32 if self.quick else 1600
         for length in self.runs:
-            layers, tokens = RUNS[length]
+            layers, tokens, order = RUNS[length]
             runs = f"{kind}_{length}" if kind else length
             with self.daemon.client() as client:
-                pool = Pool(self.gpu, "CBNHD", layers=layers, blocks=2 * blocks, tokens=tokens, heads=8, dim=128)
+                pool = Pool(self.gpu, "CBNHD", layers=layers, blocks=2 * blocks, tokens=tokens, heads=8, dim=128, order=order)
                 if kind:
                     pool.fill_with_values()
                 namespace = client.namespace(f"speed-{runs}", block_bytes=pool.block_bytes, **properties)
@@ -737,6 +746,31 @@ class Check:
                     raise Failure(f"{name}: {counter} has grown by {after[counter] - before[counter]}, expected {expected}")
             namespace.clear()
         return 2 * count
+
+    def beside(self) -> None:
+        """Copies beside an engine that computes: raw blocks and encoded ones, as engines have them, in one run."""
+        self.daemon.kill()
+        self.daemon.start(ssd__bytes=0, host__keep=0)
+        rounds = 20 if self.quick else 60
+        if self.gpu.is_real:
+            passes = {name: partial(pass_ms, loop, rounds) for name, loop in loops().items()}
+        else:
+            passes = {"nothing": partial(slept_ms, 0.05)}
+        size = 8 if self.quick else 200
+        for name, order, properties in (("raw", "LCND", {}), ("encoded", "LCHND", {"encoding": ENCODING})):
+            with self.daemon.client() as client:
+                pool = Pool(self.gpu, "CBNHD", layers=32, blocks=8 * size, tokens=16, heads=8, dim=128, order=order)
+                pool.fill_with_values()
+                namespace = client.namespace(f"beside-{name}", block_bytes=pool.block_bytes, **properties)
+                with pool.region(client, f"beside-{name}", **properties) as region:
+                    time.sleep(0 if self.quick else 1.5)  # the rest of the memory is being registered
+                    stay = keys_of(4 * size, 1)
+                    all_ok(region.put(stay, range(4 * size)), name)
+                    self.quiet(client)
+                    if any(status is not OK for status in namespace.pin(stay)):
+                        raise Failure("what shall stay can't be pinned")
+                    beside.measure(self, name, region, stay, size, passes)
+                namespace.clear()
 
     def put_and_get(self, namespace: object, region: DeviceRegion, runs: str, blocks: int, block_bytes: int) -> None:
         rounds = 2 if self.quick else 3

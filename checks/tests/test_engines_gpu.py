@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def test_part_thatIsNone_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         engine_gpu.main(["--out", str(tmp_path), "--only", only])
     assert ended.value.code == 2
-    assert "link, none, offloading, lmcache, kvtier, pairs, layers, layers_graphs, batches, batches_eager, ssd" in capsys.readouterr().err
+    assert "link, none, offloading, lmcache, kvtier, pairs, encodings, layers, layers_graphs, batches, batches_eager, ssd" in capsys.readouterr().err
 
 
 def test_engineThatFails_isTold_alsoByTheExitCode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +126,23 @@ def test_pairs_areComparedOneByOne() -> None:
     assert made["of_limit"] == 1.0 and made["link_ms"] == 80.0
     assert made["saving"] == pytest.approx(0.005) and made["connector"] == pytest.approx(0.002)
     assert "of_limit" not in engine_gpu.of_pairs(found, 0.0)
+
+
+def test_encodings_areComparedWithinEachPair() -> None:
+    def row(restored_ms: float, same: bool = True) -> dict[str, Any]:
+        return {"restored_ms": restored_ms, "hit_ms": 20.0, "same": same}
+
+    found = {
+        "restores": {"raw": [row(100.0), row(200.0), row(110.0)], "exact": [row(90.0), row(160.0), row(99.0, False)]},
+        "computed_ms": {"raw": [1000.0, 1010.0, 990.0], "exact": [1002.0, 1001.0, 1003.0]}, "counters": {"put_encoded": 7},
+    }  # fmt: skip
+    made = engine_gpu.of_encodings(found, 80.0)
+    assert (made["restored_ratio"], made["computed_ratio"], made["counters"]) == (0.9, 1.002, {"put_encoded": 7})
+    assert made["raw"] == {
+        "restored_ms": 110.0, "hit_ms": 20.0, "computed_ms": 1000.0, "wrong": 0, "link_ms": 80.0, "of_limit": pytest.approx(1.1)
+    }  # fmt: skip
+    assert (made["exact"]["wrong"], made["exact"]["of_limit"]) == (1, pytest.approx(0.99))
+    assert "of_limit" not in engine_gpu.of_encodings(found, 0.0)["exact"]
 
 
 def test_batches_areComparedByTheirMedians_andByTheFasterHalf() -> None:

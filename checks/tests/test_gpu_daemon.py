@@ -21,8 +21,8 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         (["--only", "sdd"], "--only: there is no 'sdd'; expected some of start, limits"),
         (["--only", "ssd,typo"], "--only: there is no 'typo'"),
-        (["--runs", "64KiB"], "--runs: there is no '64KiB'; expected some of 32KiB, 8KiB"),
-        (["--runs", ""], "--runs: expected at least one of 32KiB, 8KiB"),
+        (["--runs", "64KiB"], "--runs: there is no '64KiB'; expected some of 32KiB, 8KiB, 256B"),
+        (["--runs", ""], "--runs: expected at least one of 32KiB, 8KiB, 256B"),
         (["--quick", "--runs", "8KiB"], "--runs leaves nothing"),
         (["--set", "host.bytes"], "--set is 'host.bytes', expected KEY=VALUE"),
     ],
@@ -35,7 +35,7 @@ def test_arguments_thatCheckNothing_areWrongUsage(check: Any, capsys: pytest.Cap
 
 
 def test_arguments_none_areAllRuns(check: Any) -> None:
-    assert check.arguments_of([]).runs == ["32KiB", "8KiB"]
+    assert check.arguments_of([]).runs == ["32KiB", "8KiB", "256B"]
     assert check.arguments_of(["--quick"]).runs == ["32KiB"]
     assert check.arguments_of(["--only", "ssd"]).only == ["ssd"]
 
