@@ -43,7 +43,7 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "beside": 90, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "groups": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "beside": 90, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them, and the order on the host.
@@ -177,15 +177,16 @@ class Pool:
     """KV tensors of an engine, random."""
 
     def __init__(
-        self, gpu: Gpu, axes: str, *, layers: int, blocks: int, tokens: int, heads: int, dim: int, item: int = 2, order: str = "LCND"
-    ) -> None:
+        self, gpu: Gpu, axes: str, *, layers: int, blocks: int, tokens: int, heads: int, dim: int, item: int = 2, order: str = "LCND",
+        raw: list[torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
         self.gpu, self.axes, self.layers, self.blocks, self.tokens, self.order = gpu, axes, layers, blocks, tokens, order
         extents = {"L": layers, "C": 2, "B": blocks, "N": tokens if "B" in axes else blocks * tokens, "H": heads, "D": dim}
         self.extents = [extents[axis] for axis in axes]
         self.item = item
         nbytes = math.prod(self.extents) * item
         count = 1 if "L" in axes else layers
-        self.raw = [gpu.noise(nbytes) for _ in range(count)]
+        self.raw = [gpu.noise(nbytes) for _ in range(count)] if raw is None else raw
         strides = []
         step = 1
         for extent in reversed(self.extents):
@@ -392,6 +393,55 @@ class Check:
                 if not torch.equal(one[32:], kept):
                     raise Failure("torch: other bits in one tensor")
             namespace.clear()
+
+    def groups(self) -> None:
+        """The groups of a hybrid model in one set of tensors, as vLLM packs them: each page belongs to a block of one group."""
+        from kvtier.engine.groups import ALL, LAST, Need, longest, window
+
+        layers, pages, tokens = 6, 96, 16
+        cached = Pool(self.gpu, "BCNHD", layers=layers, blocks=pages, tokens=tokens, heads=4, dim=64)
+        page_elements = tokens * 2 * 4 * 64
+        states = Pool(self.gpu, "BND", layers=layers, blocks=pages, tokens=1, heads=1, dim=page_elements, raw=cached.raw)
+        pools, rules = [cached, cached, states], [ALL, window(2 * tokens), LAST]
+        keys = keys_of(24, 77)
+        # The blocks that each group has: the window lacks old ones, and a state is there at some places.
+        places = [range(20), range(10, 24), [7, 15, 19, 22]]
+        free = list(range(pages))
+        random.Random(3).shuffle(free)
+        with self.daemon.client() as client:
+            regions = [pool.region(client, f"groups-{number}") for number, pool in enumerate(pools)]
+            sources = [[free.pop() for _ in which] for which in places]
+            copying = [region.put([keys[i] for i in which], at) for region, which, at in zip(regions, places, sources)]
+            for number, one in enumerate(copying):
+                all_ok(one, f"groups: put of group {number}")
+            kept = [[[part.clone() for part in pool.block(at, range(layers))] for at in of] for pool, of in zip(pools, sources)]
+            for raw in cached.raw:
+                raw.zero_()
+            self.gpu.wait()
+            namespaces = [client.namespace(f"groups-{number}", block_bytes=pool.block_bytes) for number, pool in enumerate(pools)]
+            found = client.lookup_groups([(namespace, keys) for namespace in namespaces])
+            needs = [Need(tokens, rule) for rule in rules]
+            length = longest(needs, [one.present for one in found], tokens)
+            if length != 20 * tokens:
+                raise Failure(f"groups: {length} tokens can be restored, expected {20 * tokens}")
+            needed = [need.blocks(length) for need in needs]
+            targets = [[free.pop() for _ in which] for which in needed]
+            copying = [region.get([keys[i] for i in which], at) for region, which, at in zip(regions, needed, targets)]
+            for number, one in enumerate(copying):
+                all_ok(one, f"groups: get of group {number}")
+            self.gpu.wait()
+            for pool, which, had, before, now in zip(pools, needed, places, kept, targets):
+                for place, target in zip(which, now):
+                    expected = before[list(had).index(place)]
+                    if not all(map(torch.equal, expected, pool.block(target, range(layers)))):
+                        raise Failure(f"groups: block {place} has other bits in page {target}")
+            written = {target for of in targets for target in of}
+            if any(bool(part.any()) for page in set(range(pages)) - written for part in states.block(page, range(layers))):
+                raise Failure("groups: a page was written that no block was loaded into")
+            self.row("groups_blocks_compared", sum(map(len, targets)), "blocks")
+            for region, namespace in zip(regions, namespaces):
+                region.close()
+                namespace.clear()
 
     def shards(self) -> None:
         """Blocks that several ranks put together, each from and to tensors of its own; all ranks on one GPU."""
