@@ -87,6 +87,7 @@ public final class IndexAgent {
   private final IndexContext context;
   private final IndexCore core;
   private final Index index;
+  private final NodeTurns nodeTurns;
   private final EventFan fan = new EventFan();
   private final @Nullable EventTap events;
   private @Nullable HolderTap holders;
@@ -113,6 +114,7 @@ public final class IndexAgent {
       fan.add(events);
     }
     index = new Index(context, fan);
+    nodeTurns = new NodeTurns(index.nodeCalls());
     tiersOf = index.store().places()::tiersOf;
     health =
         new HealthWatch(index.store(), index.devices(), index.refusals(), counters, index::drains);
@@ -268,6 +270,7 @@ public final class IndexAgent {
     core.latencies().roundBegins(now);
     int work = index.store().collect() + index.devices().collect();
     work += takeMessages();
+    work += nodeTurns.take();
     work += takeRequests(now);
     index.store().maintain(now);
     if (events != null) {
@@ -308,6 +311,7 @@ public final class IndexAgent {
           }
         }
         case Message.Close(Session session, boolean hasHungUp) -> {
+          nodeTurns.end(session);
           session.ended = true;
           index.close(session, hasHungUp);
           session.owner().released(session);
@@ -317,8 +321,7 @@ public final class IndexAgent {
           answer.accept(() -> ReportJson.of(report, REPORT_BYTES_MAX));
         }
         case Message.Stats(StatsAnswers.Made answer) -> writeStats(answer);
-        case Message.Node(Session session, NodeCall call) ->
-            index.nodeCalls().handle(session, call);
+        case Message.Node(Session session, NodeCall call) -> nodeTurns.add(session, call);
         case Message.Own(OwnFind find) -> index.nodeCalls().handle(find);
         case Message.Command(String command, var answer) ->
             answer.complete(index.admin().run(command, Grant.NO_TENANT));
@@ -403,6 +406,7 @@ public final class IndexAgent {
    */
   public boolean hasWork() {
     if (!inbox.isEmpty()
+        || !nodeTurns.isEmpty()
         || index.hasBackgroundWork()
         || index.store().hasFinished()
         || index.devices().hasFinished()

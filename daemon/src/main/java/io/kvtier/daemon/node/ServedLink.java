@@ -34,8 +34,10 @@ final class ServedLink implements NodeLink.Listener {
   /** The most leases, and fetches that wait for one. */
   static final int LEASES_MAX = 256;
 
-  /** The most ASKs that wait for the index. */
+  /** The most ASKs that wait for the index, and the most keys that they name. */
   static final int ASKS_MAX = 64;
+
+  static final int ASKED_KEYS_MAX = 8 * Messages.KEYS_MAX;
 
   private final NodeServer server;
   private final long cameNs;
@@ -55,6 +57,7 @@ final class ServedLink implements NodeLink.Listener {
 
   private int fetches;
   private int asks;
+  private int askedKeys;
 
   ServedLink(NodeServer server, long nowNs) {
     this.server = server;
@@ -165,21 +168,24 @@ final class ServedLink implements NodeLink.Listener {
   private void ask(Session now, NodeLink from, Frame frame) throws FrameException {
     Messages.Keys keys = Messages.Keys.of(frame.body());
     long id = frame.id();
-    if (asks >= ASKS_MAX) {
+    if (asks >= ASKS_MAX || askedKeys >= ASKED_KEYS_MAX) {
       from.send(answer(FrameType.ANSWER, Status.BUSY, id));
       return;
     }
     asks++;
+    askedKeys += keys.count();
     NodeCall call =
         new NodeCall.Find(blocks(keys), found -> server.later(() -> found(from, id, found)));
     if (!server.index().call(now, call)) {
       asks--;
+      askedKeys -= keys.count();
       from.send(answer(FrameType.ANSWER, Status.BUSY, id));
     }
   }
 
   private void found(NodeLink from, long id, NodeCall.Found found) {
     asks--;
+    askedKeys -= found.places().limit();
     byte[] places = new byte[found.places().limit()];
     for (int i = 0; i < places.length; i++) {
       places[i] =

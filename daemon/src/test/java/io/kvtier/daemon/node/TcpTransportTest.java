@@ -17,6 +17,8 @@ import java.nio.ByteOrder;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
 import org.jspecify.annotations.Nullable;
@@ -152,6 +154,108 @@ class TcpTransportTest extends NodeTransportContract {
         assertEquals(count, answering.frames);
         assertTrue(answering.mostQueued <= 64, answering.mostQueued + " answers have waited");
       }
+    }
+  }
+
+  /** Needs a while for each frame. */
+  private static final class Slow implements NodeLink.Listener {
+    int frames;
+
+    @Override
+    public void onOpen(NodeLink opened) {}
+
+    @Override
+    public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) {
+      frames++;
+      long endNs = System.nanoTime() + 2_000_000;
+      while (System.nanoTime() < endNs) {
+        Thread.onSpinWait();
+      }
+      return null;
+    }
+
+    @Override
+    public void onPayload(NodeLink from, int checksum, boolean isKept) {}
+
+    @Override
+    public void onClosed(NodeLink from, String why) {}
+  }
+
+  /** Connections to a transport, which is polled by the test alone. */
+  private static final class Crowd implements AutoCloseable {
+    final TcpTransport to = new TcpTransport(null);
+    private final ServerSocketChannel listening = ServerSocketChannel.open();
+    private final List<SocketChannel> clients = new ArrayList<>();
+
+    Crowd() throws IOException {
+      listening.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+    }
+
+    /** A connection on which some frames wait. */
+    SocketChannel add(NodeLink.Listener listener, int frames) throws IOException {
+      SocketChannel client = SocketChannel.open(listening.getLocalAddress());
+      clients.add(client);
+      SocketChannel accepted = listening.accept();
+      say(client, frames);
+      var _ = to.adopt(accepted, listener);
+      return client;
+    }
+
+    static void say(SocketChannel client, int frames) throws IOException {
+      ByteBuffer pings = ByteBuffer.allocate(64 * frames).order(ByteOrder.LITTLE_ENDIAN);
+      for (int i = 0; i < frames; i++) {
+        pings.putInt(64 * i, 0x314e_564b).putInt(64 * i + 4, 10);
+      }
+      while (pings.hasRemaining()) {
+        var _ = client.write(pings);
+      }
+    }
+
+    @Override
+    public void close() throws IOException {
+      for (SocketChannel client : clients) {
+        client.close();
+      }
+      listening.close();
+      to.close();
+    }
+  }
+
+  @Test
+  void linksThatSayMuch_doNotDelayTheOthers() throws IOException {
+    Slow much = new Slow();
+    Side little = new Side();
+    try (Crowd crowd = new Crowd()) {
+      for (int i = 0; i < 4; i++) {
+        var _ = crowd.add(much, 200);
+      }
+      var _ = crowd.add(little, 1);
+      while (little.frames.isEmpty()) {
+        var _ = crowd.to.poll(0);
+      }
+      assertTrue(much.frames <= 4, much.frames + " frames came first");
+    }
+  }
+
+  @Test
+  void linkThatUsesLittleTime_comesBeforeNewLinks() throws IOException {
+    Slow much = new Slow();
+    Side little = new Side();
+    Slow others = new Slow();
+    try (Crowd crowd = new Crowd()) {
+      SocketChannel known = crowd.add(little, 1);
+      var _ = crowd.add(much, 4);
+      while (little.frames.isEmpty() || much.frames < 4) {
+        var _ = crowd.to.poll(0);
+      }
+      for (int i = 0; i < 10; i++) {
+        var _ = crowd.add(others, 1);
+      }
+      Crowd.say(known, 1);
+      while (little.frames.size() < 2) {
+        var _ = crowd.to.poll(0);
+      }
+      assertTrue(others.frames <= 2, others.frames + " new links came first");
     }
   }
 

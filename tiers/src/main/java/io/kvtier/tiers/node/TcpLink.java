@@ -9,6 +9,7 @@ import java.nio.ByteOrder;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayDeque;
+import java.util.concurrent.TimeUnit;
 import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
@@ -18,8 +19,8 @@ import org.jspecify.annotations.Nullable;
  * slot is free as soon as the link has let go of it.
  */
 final class TcpLink implements NodeLink {
-  /** How much is read before other links have their turn. */
-  private static final int READ_BYTES_PER_TURN = 2 << 20;
+  /** After this long, other links have their turns: writing and reading each go on for as long. */
+  private static final long TURN_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
   /** So that the checksum is made of bytes that are still in the processor's cache. */
   private static final int CHUNK_BYTES = 256 << 10;
@@ -32,7 +33,10 @@ final class TcpLink implements NodeLink {
   /** The bytes of answers, without blocks, beyond which a node is not listened to. */
   private static final int ANSWERS_QUEUED_BYTES = 64 << 10;
 
-  private static final int BUFFERS_WRITTEN = 16;
+  private static final int FRAMES_WRITTEN = 16;
+
+  /** Of several frames: one block may be larger. */
+  private static final int BYTES_WRITTEN = 1 << 20;
 
   private enum State {
     CONNECTING,
@@ -46,6 +50,10 @@ final class TcpLink implements NodeLink {
     /** The memory that it takes while it waits, bytes. */
     int bytes() {
       return head.limit();
+    }
+
+    int remaining() {
+      return head.remaining() + (payload == null ? 0 : payload.remaining());
     }
 
     boolean isSent() {
@@ -64,7 +72,8 @@ final class TcpLink implements NodeLink {
   private final boolean waitsForReader;
 
   private final ArrayDeque<Outgoing> queue = new ArrayDeque<>();
-  private final ByteBuffer[] gathered = new ByteBuffer[2 * BUFFERS_WRITTEN];
+  private final ByteBuffer[] gathered = new ByteBuffer[2 * FRAMES_WRITTEN];
+  private int gatheredBuffers;
   private final CRC32C crc = new CRC32C();
   private final ByteBuffer input;
   private State state = State.CONNECTING;
@@ -83,6 +92,19 @@ final class TcpLink implements NodeLink {
   private int queuedBytes;
 
   private boolean isPaused;
+
+  /** Whether this link waits for its turn, and how much time its turns have taken; of the turns. */
+  boolean isDue;
+
+  long usedNs;
+
+  /** What the channel is ready for. */
+  private int readyFor;
+
+  /** What the next turn has to do, beside what the channel is ready for. */
+  private boolean isToRead;
+
+  private boolean isToWrite;
   private long heardNs;
   private long movedNs;
   private long received;
@@ -152,7 +174,8 @@ final class TcpLink implements NodeLink {
           registered.interestOps(SelectionKey.OP_READ);
           listener.onOpen(this);
           // The first frames may have come with the end of the handshake.
-          transport.again(this);
+          isToRead = true;
+          transport.due(this);
         }
         case BYTES -> registered.interestOps(SelectionKey.OP_READ);
         case SPACE -> registered.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
@@ -163,47 +186,69 @@ final class TcpLink implements NodeLink {
     }
   }
 
-  /** The channel is ready for something. */
+  // ---- turns
+
+  /** The channel is ready for something: this link has a turn soon. */
   void ready(int operations) {
-    SocketChannel socket = channel;
-    if (socket == null || state == State.CLOSED) {
-      return;
-    }
-    if ((operations & SelectionKey.OP_CONNECT) != 0) {
-      try {
-        if (!socket.finishConnect()) {
-          return;
+    readyFor |= operations;
+    transport.due(this);
+  }
+
+  /** Does what there is to do, for a limited time; returns whether bytes were looked for. */
+  boolean turn() {
+    int operations = readyFor;
+    readyFor = 0;
+    return switch (state) {
+      case CONNECTING -> {
+        if ((operations & SelectionKey.OP_CONNECT) != 0) {
+          finishConnect();
         }
-      } catch (IOException e) {
-        close(words(e));
-        return;
+        yield true;
       }
-      connected();
-      return;
-    }
-    if (state == State.SECURING) {
-      secure();
-      return;
-    }
-    if ((operations & SelectionKey.OP_WRITE) != 0) {
-      write();
-    }
-    if (state == State.OPEN && (operations & SelectionKey.OP_READ) != 0) {
-      read();
+      case SECURING -> {
+        secure();
+        yield true;
+      }
+      case OPEN -> {
+        if (isToWrite || (operations & SelectionKey.OP_WRITE) != 0) {
+          isToWrite = false;
+          write();
+        }
+        boolean reads =
+            state == State.OPEN && (isToRead || (operations & SelectionKey.OP_READ) != 0);
+        if (reads) {
+          isToRead = false;
+          read();
+        }
+        yield reads;
+      }
+      case CLOSED -> false;
+    };
+  }
+
+  private void finishConnect() {
+    SocketChannel socket = channel;
+    try {
+      if (socket != null && socket.finishConnect()) {
+        connected();
+      }
+    } catch (IOException e) {
+      close(words(e));
     }
   }
 
   // ---- what arrives
 
-  /** Reads what has come, up to a turn's share. */
-  void read() {
+  /** Reads what has come, until the turn is over. */
+  private void read() {
     Wire over = wire;
-    if (over == null || state != State.OPEN) {
+    if (over == null) {
       return;
     }
-    int budget = READ_BYTES_PER_TURN;
+    long endNs = transport.nowNs() + TURN_NS;
+    boolean isOver = false;
     try {
-      while (budget > 0 && state == State.OPEN && !isFull()) {
+      while (!isOver && state == State.OPEN && !isFull()) {
         int count = payloadBytes > 0 ? readPayload(over) : readFrame(over);
         if (count < 0) {
           throw new EOFException("the other side closed the connection");
@@ -211,7 +256,7 @@ final class TcpLink implements NodeLink {
         if (count == 0) {
           break;
         }
-        budget -= count;
+        isOver = transport.nowNs() - endNs >= 0;
       }
     } catch (IOException e) {
       close(words(e));
@@ -221,8 +266,9 @@ final class TcpLink implements NodeLink {
     if (state == State.OPEN && isFull() && registered != null) {
       isPaused = true;
       registered.interestOps(SelectionKey.OP_WRITE);
-    } else if (state == State.OPEN && budget <= 0) {
-      transport.again(this);
+    } else if (state == State.OPEN && isOver) {
+      isToRead = true;
+      transport.due(this);
     }
   }
 
@@ -325,31 +371,39 @@ final class TcpLink implements NodeLink {
             frame.encoded(), payload.byteSize() == 0 ? null : payload.asByteBuffer(), done);
     queue.add(one);
     queuedBytes += one.bytes();
-    transport.toWrite(this);
+    isToWrite = true;
+    transport.due(this);
   }
 
-  /** Writes what is queued, as far as the channel takes it. */
-  void write() {
+  /** Writes what is queued, as far as the channel takes it, until the turn is over. */
+  private void write() {
     Wire over = wire;
     SelectionKey registered = key;
-    if (over == null || registered == null || state != State.OPEN) {
+    if (over == null || registered == null) {
       return;
     }
+    long endNs = transport.nowNs() + TURN_NS;
     try {
       boolean isBlocked = !over.flush();
-      while (!isBlocked && !queue.isEmpty()) {
-        int buffers = gather();
-        long count = over.write(gathered, buffers);
+      while (!isBlocked && !queue.isEmpty() && !isToWrite) {
+        int frames = gather();
+        long count = over.write(gathered, gatheredBuffers);
+        long nowNs = transport.nowNs();
         if (count > 0) {
-          movedNs = transport.nowNs();
+          movedNs = nowNs;
           sent += count;
         }
-        isBlocked = !finishSent();
+        isBlocked = !finishSent(frames);
+        isToWrite = nowNs - endNs >= 0;
       }
       isBlocked |= !over.flush();
+      isToWrite &= !isBlocked && !queue.isEmpty();
       if (isPaused && !isFull()) {
         isPaused = false;
-        transport.again(this);
+        isToRead = true;
+      }
+      if (isToWrite || isToRead) {
+        transport.due(this);
       }
       if (state == State.OPEN && registered.isValid()) {
         registered.interestOps(
@@ -360,12 +414,17 @@ final class TcpLink implements NodeLink {
     }
   }
 
+  /** Gathers the next bytes; returns of how many frames. */
   private int gather() {
     int buffers = 0;
+    int frames = 0;
+    int bytes = 0;
     for (Outgoing one : queue) {
-      if (buffers + 2 > gathered.length) {
+      if (frames == FRAMES_WRITTEN || bytes >= BYTES_WRITTEN) {
         break;
       }
+      frames++;
+      bytes += one.remaining();
       if (one.head.hasRemaining()) {
         gathered[buffers++] = one.head;
       }
@@ -373,13 +432,13 @@ final class TcpLink implements NodeLink {
         gathered[buffers++] = one.payload;
       }
     }
-    return buffers;
+    gatheredBuffers = buffers;
+    return frames;
   }
 
   /** Ends the frames that were sent; false if one was sent in part, so that the channel is full. */
-  private boolean finishSent() {
-    int gatheredFrames = BUFFERS_WRITTEN;
-    while (!queue.isEmpty() && gatheredFrames-- > 0) {
+  private boolean finishSent(int frames) {
+    for (int left = frames; left > 0; left--) {
       Outgoing first = queue.element();
       if (!first.isSent()) {
         return false;

@@ -10,7 +10,6 @@ import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
-import java.util.List;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -24,6 +23,10 @@ import org.jspecify.annotations.Nullable;
 /** Links over TCP, with mutual TLS or in plaintext: one selector, one thread. */
 public final class TcpTransport implements NodeTransport {
   private static final int SCRATCH_BYTES = 256 << 10;
+
+  /** After this long, links have their turns before the next tasks. */
+  private static final long TASKS_NS = TimeUnit.MILLISECONDS.toNanos(1);
+
   private static final String[] PROTOCOLS = {"TLSv1.3"};
 
   private final @Nullable Supplier<SSLContext> tls;
@@ -31,13 +34,11 @@ public final class TcpTransport implements NodeTransport {
   private final Selector selector;
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final Set<TcpLink> links = new LinkedHashSet<>();
-  private final Set<TcpLink> toWrite = new LinkedHashSet<>();
-  private Set<TcpLink> toRead = new LinkedHashSet<>();
+  private final LinkTurns turns = new LinkTurns(this::nowNs);
   private final ByteBuffer scratch = ByteBuffer.allocateDirect(SCRATCH_BYTES);
   private final BufferPool buffers = new BufferPool();
   private volatile boolean isAsleep;
   private volatile boolean isWoken;
-  private int done;
 
   /**
    * A transport without links.
@@ -110,6 +111,7 @@ public final class TcpTransport implements NodeTransport {
     TcpLink link =
         new TcpLink(this, listener, address.startsWith("/") ? address.substring(1) : address, true);
     links.add(link);
+    turns.admit(link);
     later(() -> adopt(link, channel));
     return link;
   }
@@ -175,18 +177,14 @@ public final class TcpTransport implements NodeTransport {
     wake();
   }
 
-  void again(TcpLink link) {
-    toRead.add(link);
-  }
-
-  void toWrite(TcpLink link) {
-    toWrite.add(link);
+  /** A link has something to do. */
+  void due(TcpLink link) {
+    turns.add(link);
   }
 
   void forget(TcpLink link) {
     links.remove(link);
-    toRead.remove(link);
-    toWrite.remove(link);
+    turns.remove(link);
   }
 
   /** The memory of links. */
@@ -203,17 +201,10 @@ public final class TcpTransport implements NodeTransport {
 
   @Override
   public int poll(long waitNs) {
-    done = runTasks();
-    flush();
-    if (!toRead.isEmpty()) {
-      Set<TcpLink> now = toRead;
-      toRead = new LinkedHashSet<>();
-      now.forEach(TcpLink::read);
-      done += now.size();
-    }
+    int done = runTasks() + turns.serve();
     try {
       isAsleep = true;
-      if (done > 0 || isWoken || !toRead.isEmpty() || !toWrite.isEmpty() || waitNs <= 0) {
+      if (done > 0 || isWoken || !turns.isEmpty() || waitNs <= 0) {
         selector.selectNow(this::ready);
       } else {
         selector.select(this::ready, Math.max(1, TimeUnit.NANOSECONDS.toMillis(waitNs)));
@@ -224,33 +215,27 @@ public final class TcpTransport implements NodeTransport {
       isAsleep = false;
       isWoken = false;
     }
-    done += runTasks();
-    flush();
-    return done;
+    return done + runTasks() + turns.serve();
   }
 
   private void ready(SelectionKey key) {
-    done++;
     if (key.attachment() instanceof TcpLink link && key.isValid()) {
       link.ready(key.readyOps());
     }
   }
 
+  /** Runs tasks, for a limited time. */
   private int runTasks() {
     int count = 0;
+    long endNs = nowNs() + TASKS_NS;
     for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
       task.run();
       count++;
+      if (nowNs() - endNs >= 0) {
+        break;
+      }
     }
     return count;
-  }
-
-  private void flush() {
-    if (!toWrite.isEmpty()) {
-      List<TcpLink> now = new ArrayList<>(toWrite);
-      toWrite.clear();
-      now.forEach(TcpLink::write);
-    }
   }
 
   @Override

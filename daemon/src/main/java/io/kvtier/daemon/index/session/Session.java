@@ -16,6 +16,7 @@ import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.BitSet;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 
@@ -57,6 +58,9 @@ public final class Session extends HoldTable.Holder {
 
   /** The ids of the namespaces that the session has registered. */
   public final BitSet namespaces = new BitSet();
+
+  /** The calls that wait, if the client is another node. */
+  public final ArrayDeque<NodeCall> nodeCalls = new ArrayDeque<>(0);
 
   public int reservedCompletionBytes;
   public int operations;

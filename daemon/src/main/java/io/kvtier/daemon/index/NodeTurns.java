@@ -1,0 +1,68 @@
+package io.kvtier.daemon.index;
+
+import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.Session;
+import io.kvtier.daemon.index.verbs.NodeCalls;
+import java.util.ArrayDeque;
+
+/**
+ * The calls of other nodes that wait for the index. Nodes have turns, one after the other, as many
+ * in a round of the index as take about half a millisecond. So neither other nodes nor clients wait
+ * for all that one node asks. Confined to the index.
+ */
+final class NodeTurns {
+  private static final int KEYS_PER_ROUND = 4096;
+  private static final int KEYS_PER_TURN = 512;
+
+  /** A call takes about as long as looking up so many keys, beside the keys that it names. */
+  private static final int KEYS_PER_CALL = 16;
+
+  private final NodeCalls calls;
+  private final ArrayDeque<Session> due = new ArrayDeque<>();
+
+  NodeTurns(NodeCalls calls) {
+    this.calls = calls;
+  }
+
+  /** A node has made a call. */
+  void add(Session session, NodeCall call) {
+    if (session.nodeCalls.isEmpty()) {
+      due.add(session);
+    }
+    session.nodeCalls.add(call);
+  }
+
+  boolean isEmpty() {
+    return due.isEmpty();
+  }
+
+  /** Gives nodes their turns; returns how many calls were carried out. */
+  int take() {
+    int count = 0;
+    int keysLeft = KEYS_PER_ROUND;
+    while (keysLeft > 0 && !due.isEmpty()) {
+      Session session = due.remove();
+      int keys = 0;
+      while (keys < KEYS_PER_TURN && !session.nodeCalls.isEmpty()) {
+        NodeCall call = session.nodeCalls.remove();
+        calls.handle(session, call);
+        keys += KEYS_PER_CALL + (call instanceof NodeCall.Find find ? find.blocks().count() : 0);
+        count++;
+      }
+      keysLeft -= keys;
+      if (!session.nodeCalls.isEmpty()) {
+        due.add(session);
+      }
+    }
+    return count;
+  }
+
+  /** Carries out all calls of a session that is about to end. */
+  void end(Session session) {
+    if (!session.nodeCalls.isEmpty()) {
+      due.remove(session);
+      session.nodeCalls.forEach(call -> calls.handle(session, call));
+      session.nodeCalls.clear();
+    }
+  }
+}

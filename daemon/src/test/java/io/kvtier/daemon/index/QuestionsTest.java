@@ -1,0 +1,64 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.kvtier.daemon.node.SimulatedNetwork;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.Messages;
+import io.kvtier.tiers.node.NodeAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+
+/** A node asks a daemon which blocks it has. */
+class QuestionsTest extends ServedContract {
+  /** How many of the largest questions may wait. */
+  private static final int WAITING_MAX = 8;
+
+  private static final int ASKED = 20;
+
+  @Override
+  Sides open(SimulatedNetwork.Acceptor acceptor) {
+    SimulatedNetwork network =
+        new SimulatedNetwork(
+            System::nanoTime,
+            new SplittableRandom(7),
+            new SimulatedNetwork.Faults(1_000, 0, 0, 3, 0));
+    NodeAddress address = new NodeAddress("receiver", 7076);
+    SimulatedNetwork.Transport to = network.transport(address);
+    to.accept(acceptor);
+    return new Sides(network.transport(new NodeAddress("sender", 7076)), to, address);
+  }
+
+  private void ask(long id) {
+    ByteBuffer body =
+        ByteBuffer.allocate(32 + 8 * Messages.KEYS_MAX).order(ByteOrder.LITTLE_ENDIAN);
+    body.putLong(1).putLong(2).putInt(0).putInt(8).putInt(Messages.KEYS_MAX).putInt(0);
+    sender.open().send(frame(FrameType.ASK, id).with(body.clear()));
+  }
+
+  private Status answered(long id) {
+    return answer(id).status();
+  }
+
+  @Test
+  void questionsAboutTooManyBlocks_areBusy_untilEarlierOnesAreAnswered() {
+    greet();
+    for (long id = 2; id < 2 + ASKED; id++) {
+      ask(id);
+    }
+    isIndexIdle = true;
+    // The answers to the questions that must not wait come while the index does nothing.
+    for (long id = 2 + WAITING_MAX; id < 2 + ASKED; id++) {
+      assertEquals(Status.BUSY, answered(id));
+    }
+    isIndexIdle = false;
+    for (long id = 2; id < 2 + WAITING_MAX; id++) {
+      assertEquals(Status.OK, answered(id));
+    }
+    ask(100);
+    assertEquals(Status.OK, answered(100));
+  }
+}

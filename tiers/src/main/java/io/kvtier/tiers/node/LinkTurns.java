@@ -1,0 +1,89 @@
+package io.kvtier.tiers.node;
+
+import java.util.Comparator;
+import java.util.PriorityQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The turns of links that share a thread. The next turn is that of the link that has used the least
+ * time, so that a node that sends much does not delay the others. A link that was idle is ahead of
+ * the others by a little time only. One that another node has just opened comes after the link that
+ * has used the most time. Confined to the thread.
+ */
+final class LinkTurns {
+  /** After this long, the thread does other work before the next turns. */
+  private static final long ROUND_NS = TimeUnit.MILLISECONDS.toNanos(1);
+
+  /** How far a link that was idle is ahead of the others. */
+  private static final long AHEAD_NS = ROUND_NS;
+
+  private final LongSupplier clock;
+  private final PriorityQueue<TcpLink> due =
+      new PriorityQueue<>(Comparator.comparingLong(link -> link.usedNs));
+
+  /** The time that the link of the last turn had used, and the most that any link had used. */
+  private long leastNs;
+
+  private long mostNs;
+  private @Nullable TcpLink current;
+
+  LinkTurns(LongSupplier clock) {
+    this.clock = clock;
+  }
+
+  /** Takes in a link that another node has opened. */
+  void admit(TcpLink link) {
+    link.usedNs = mostNs;
+  }
+
+  /** A link has something to do. */
+  void add(TcpLink link) {
+    if (!link.isDue) {
+      link.isDue = true;
+      if (link != current) {
+        enqueue(link);
+      }
+    }
+  }
+
+  private void enqueue(TcpLink link) {
+    link.usedNs = Math.max(link.usedNs, leastNs - AHEAD_NS);
+    due.add(link);
+  }
+
+  void remove(TcpLink link) {
+    link.isDue = false;
+    due.remove(link);
+  }
+
+  boolean isEmpty() {
+    return due.isEmpty();
+  }
+
+  /** Gives links their turns, for a limited time; returns how many of them have read. */
+  int serve() {
+    int count = 0;
+    long beforeNs = clock.getAsLong();
+    long endNs = beforeNs + ROUND_NS;
+    for (TcpLink link = due.poll(); link != null; link = due.poll()) {
+      leastNs = link.usedNs;
+      link.isDue = false;
+      current = link;
+      count += link.turn() ? 1 : 0;
+      current = null;
+      long nowNs = clock.getAsLong();
+      link.usedNs += nowNs - beforeNs;
+      mostNs = Math.max(mostNs, link.usedNs);
+      beforeNs = nowNs;
+      if (link.isDue) {
+        enqueue(link);
+      }
+      if (nowNs - endNs >= 0) {
+        break;
+      }
+    }
+    return count;
+  }
+}
