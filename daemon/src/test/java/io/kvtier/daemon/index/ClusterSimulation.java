@@ -246,9 +246,10 @@ final class ClusterSimulation implements AutoCloseable {
     for (Node node : nodes) {
       node.endEngines();
     }
-    for (int i = 0; i < END_STEPS && (i < END_STEPS_MIN || !isQuiet()); i++) {
+    for (int i = 0; i < END_STEPS_MIN; i++) {
       turn();
     }
+    awaitQuiet();
     if (hasDirectory) {
       nodes.getFirst().openDirectory();
       network.calm();
@@ -259,6 +260,8 @@ final class ClusterSimulation implements AutoCloseable {
         turn();
       }
       checkDirectory();
+      // Links broke until now: a question of an earlier link may have come again on a new one.
+      awaitQuiet();
     }
     for (Node node : nodes) {
       node.checkEnd();
@@ -297,6 +300,12 @@ final class ClusterSimulation implements AutoCloseable {
       turn();
     }
     throw new Violation("a fresh lookup at " + here.address + " does not find key " + key);
+  }
+
+  private void awaitQuiet() throws IOException, ProtocolViolation {
+    for (int i = 0; i < END_STEPS && !isQuiet(); i++) {
+      turn();
+    }
   }
 
   private boolean isConnected() {

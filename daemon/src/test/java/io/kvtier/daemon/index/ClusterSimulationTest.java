@@ -10,9 +10,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Simulated clusters: -Dkvtier.simulation.seeds has so many of them run, one after the other. */
+/**
+ * Simulated clusters: -Dkvtier.simulation.seeds has so many of them run, one after the other, from
+ * the seed -Dkvtier.simulation.from on.
+ */
 class ClusterSimulationTest {
   private static final int SEEDS = Integer.getInteger("kvtier.simulation.seeds", 60);
+  private static final long FROM = Long.getLong("kvtier.simulation.from", 0);
   private static final int SEEDS_PLANTED = 60;
 
   private static ClusterSimulation.Outcome run(long seed, Planted planted)
@@ -30,7 +34,7 @@ class ClusterSimulationTest {
     long pieces = 0;
     int restarts = 0;
     int changes = 0;
-    for (long seed = 0; seed < SEEDS; seed++) {
+    for (long seed = FROM; seed < FROM + SEEDS; seed++) {
       try {
         ClusterSimulation.Outcome outcome = run(seed, Planted.NONE);
         fetched += outcome.fetched();

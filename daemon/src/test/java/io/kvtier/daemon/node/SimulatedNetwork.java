@@ -110,9 +110,13 @@ public final class SimulatedNetwork {
     silent.clear();
   }
 
-  /** No link breaks any more. */
+  /** No link breaks any more, and no frame of an earlier link comes again. */
   public void calm() {
     isCalm = true;
+  }
+
+  private boolean isEchoed() {
+    return !isCalm && random.nextDouble() < faults.echoes;
   }
 
   private boolean isSilent(NodeAddress from, NodeAddress to) {
@@ -296,7 +300,7 @@ public final class SimulatedNetwork {
     void echo() {
       for (Message old :
           kept.getOrDefault(List.of(to, here.address, !isReader), new ArrayDeque<>())) {
-        if (random.nextDouble() < faults.echoes) {
+        if (isEchoed()) {
           incoming.add(new Message(old.frame, old.payload, () -> {}, later(), true));
         }
       }
@@ -498,7 +502,7 @@ public final class SimulatedNetwork {
     private void echo(long id) {
       for (Message old :
           kept.getOrDefault(List.of(to, here.address, !isReader), new ArrayDeque<>())) {
-        if (old.frame.id() == id && random.nextDouble() < faults.echoes) {
+        if (old.frame.id() == id && isEchoed()) {
           incoming.add(new Message(old.frame, old.payload, () -> {}, later(), true));
           return;
         }
