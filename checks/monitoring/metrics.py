@@ -78,6 +78,7 @@ def main() -> int:
             "ssd.bytes": "256MiB", "ssd.directory": folder / "ssd", "ssd.admission": "all",
             "object.store": "folder", "object.folder": folder / "objects", "object.directory": folder / "object",
             "events.endpoint": "tcp://127.0.0.1:*", "grpc.enabled": "false", "http.port": 0,
+            "nodes.peers": "127.0.0.1:1", "nodes.security": "plaintext_without_tokens",
         }  # fmt: skip
         command = process.command_of([str(ROOT / "scripts" / "kvtierd")], folder / "sock", settings)
         daemon, line = process.start(command, folder / "log", SystemExit)

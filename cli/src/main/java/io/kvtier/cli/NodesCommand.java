@@ -13,7 +13,8 @@ import picocli.CommandLine.Command;
     description = {
       "Shows the other nodes of nodes.peers, or those that this node has found (nodes.membership):"
           + " whether the daemon is connected to them, the last round trip, the blocks that came"
-          + " from them, and the bytes that were pushed to them.",
+          + " from them, the bytes that were pushed to them, how often the node was asked because"
+          + " another one was late (HEDGES), and how often it then delivered first (WON).",
       "Below that it shows the connections of nodes that read blocks from this one, and what they"
           + " have pushed here."
     },
@@ -81,6 +82,8 @@ final class NodesCommand extends DaemonCommand {
             ">BLOCKS",
             ">BYTES",
             ">PUSHED",
+            ">HEDGES",
+            ">WON",
             ">ERRORS",
             "REASON");
     for (JsonValue each : peers) {
@@ -95,6 +98,8 @@ final class NodesCommand extends DaemonCommand {
           Long.toString(peer.getLong("blocks", 0)),
           Units.bytes(peer.getLong("bytes", 0)),
           Units.bytes(peer.getLong("pushed_bytes", 0)),
+          Long.toString(peer.getLong("hedges", 0)),
+          Long.toString(peer.getLong("hedges_won", 0)),
           Long.toString(peer.getLong("errors", 0)),
           peer.getString("why", ""));
     }

@@ -363,7 +363,9 @@ public final class Daemon implements AutoCloseable {
                           VERSION,
                           config.socket().path(),
                           reloader == null ? config.reports()::settings : reloader::entries),
-                      new HttpFront.IndexSide(index, doorbell, region, finder),
+                      new HttpFront.IndexSide(index, doorbell, region),
+                      new HttpFront.NodeSide(
+                          finder, Nodes.figures(config.network().nodes(), otherNodes)),
                       new HttpFront.Numbers(counters, latencies),
                       new HttpFront.Access(
                           config.network().http().hosts(),

@@ -10,6 +10,7 @@ import io.kvtier.daemon.Daemon;
 import io.kvtier.daemon.config.ConfigLoader;
 import io.kvtier.daemon.http.ReportFamilies;
 import io.kvtier.protocol.Counter;
+import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.io.IOException;
 import java.net.URI;
@@ -186,6 +187,31 @@ final class MetricsReference {
             .put("onboarded_bytes", 0)
             .put("peer_bytes", 0)
             .put("errors", 0);
-    return ReportFamilies.text(gpu, new JsonObject().put("name", "example"));
+    JsonObject peer =
+        new JsonObject()
+            .put("address", "10.0.0.8:7076")
+            .put("name", "example")
+            .put("state", "connected");
+    for (String figure :
+        List.of(
+            "round_trip_ns",
+            "bytes_per_second",
+            "blocks",
+            "bytes",
+            "pushed_blocks",
+            "pushed_bytes",
+            "errors",
+            "hedges",
+            "hedges_won",
+            "stale_frames")) {
+      peer.put(figure, 0);
+    }
+    JsonObject directory = new JsonObject();
+    for (String figure : List.of("nodes", "entries", "bytes", "displaced", "gaps")) {
+      directory.put(figure, 0);
+    }
+    JsonObject nodes =
+        new JsonObject().put("peers", new JsonArray().add(peer)).put("directory", directory);
+    return ReportFamilies.text(gpu, new JsonObject().put("name", "example"), nodes);
   }
 }

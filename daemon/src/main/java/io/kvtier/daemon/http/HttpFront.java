@@ -27,6 +27,7 @@ import io.vertx.core.http.HttpServerOptions;
 import io.vertx.core.http.HttpServerRequest;
 import io.vertx.core.http.HttpVersion;
 import io.vertx.core.http.impl.HttpServerConnection;
+import io.vertx.core.json.JsonObject;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
@@ -68,7 +69,8 @@ public final class HttpFront implements AutoCloseable {
   private static final long STOP_TIMEOUT_S = 5;
 
   /** The parts of the daemon that the server needs. */
-  public record Environment(About about, IndexSide index, Numbers numbers, Access access) {}
+  public record Environment(
+      About about, IndexSide index, NodeSide nodes, Numbers numbers, Access access) {}
 
   /**
    * What the server says about the daemon.
@@ -82,10 +84,16 @@ public final class HttpFront implements AutoCloseable {
    * The index, and the way to wake it.
    *
    * @param daemonRegion the shared memory in which the index notes its progress
-   * @param finder finds the nodes that have blocks
    */
-  public record IndexSide(
-      IndexAgent agent, Runnable bell, MemorySegment daemonRegion, NodeFinder finder) {}
+  public record IndexSide(IndexAgent agent, Runnable bell, MemorySegment daemonRegion) {}
+
+  /**
+   * What is known of the nodes of the cluster.
+   *
+   * @param finder finds the nodes that have blocks
+   * @param figures as {@code kvtier nodes --json} shows them
+   */
+  public record NodeSide(NodeFinder finder, Supplier<JsonObject> figures) {}
 
   /** What the server shows as metrics. */
   public record Numbers(Counters counters, Latencies latencies) {}
@@ -198,7 +206,11 @@ public final class HttpFront implements AutoCloseable {
     routes.add("/api/v1/policies", none, query -> state.policies());
     routes.add("/api/v1/whatif", none, query -> state.whatIf());
     routes.add("/api/v1/config", none, query -> Future.succeededFuture(state.config()));
-    NodeRoute nodes = new NodeRoute(environment.index().finder(), loop);
+    NodeRoute nodes = new NodeRoute(environment.nodes().finder(), loop);
+    routes.add(
+        "/api/v1/nodes",
+        none,
+        query -> Future.succeededFuture(Answer.json(environment.nodes().figures().get())));
     routes.add("/api/v1/nodes/find", NodeRoute.PARAMETERS, nodes::find);
     routes.add("/api/v1/errors", none, query -> Future.succeededFuture(Answer.json(errors.json())));
     routes.add(
@@ -226,7 +238,8 @@ public final class HttpFront implements AutoCloseable {
               counters,
               environment.numbers().latencies(),
               health,
-              reports);
+              reports,
+              environment.nodes().figures());
       metrics = page;
     }
     return page;

@@ -11,6 +11,8 @@ import io.micrometer.core.instrument.config.MeterFilter;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import io.vertx.core.Future;
+import io.vertx.core.json.JsonObject;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -24,9 +26,18 @@ final class MetricsPage implements AutoCloseable {
   private final JvmGcMetrics collections = new JvmGcMetrics();
   private final ReportMetrics ofReport;
 
-  /** Registers all meters. */
+  /**
+   * Registers all meters.
+   *
+   * @param nodes what is known of other nodes
+   */
   MetricsPage(
-      String version, Counters counters, Latencies latencies, Health health, IndexReports reports) {
+      String version,
+      Counters counters,
+      Latencies latencies,
+      Health health,
+      IndexReports reports,
+      Supplier<JsonObject> nodes) {
     this.reports = reports;
     ofReport = new ReportMetrics(version, health);
     // Under names that are no metrics' by Prometheus' rules; the first is there by its usual one.
@@ -35,6 +46,7 @@ final class MetricsPage implements AutoCloseable {
     CounterMeters.register(counters, registry);
     registry.getPrometheusRegistry().register(new LatencyMetrics(latencies));
     registry.getPrometheusRegistry().register(ofReport);
+    registry.getPrometheusRegistry().register(new NodeMetrics(nodes));
     registry.getPrometheusRegistry().register(new ProcessMetrics());
     new JvmMemoryMetrics().bindTo(registry);
     new JvmThreadMetrics().bindTo(registry);

@@ -8,21 +8,24 @@ import java.util.List;
 
 /**
  * The metric families of parts that not every daemon has, for the reference page: those of GPUs, of
- * tenants, and of namespaces that engines used.
+ * tenants, of namespaces that engines used, and of other nodes.
  */
 public final class ReportFamilies {
   private ReportFamilies() {}
 
   /**
-   * The families of one GPU, one tenant and one namespace, in Prometheus' text format.
+   * The families of one GPU, one tenant, one namespace and one other node, in Prometheus' text
+   * format.
    *
    * @param ofGpu what the index reports of a GPU
    * @param ofTenant what the index reports of a tenant
+   * @param nodes what is known of other nodes
    */
-  public static String text(JsonObject ofGpu, JsonObject ofTenant) {
+  public static String text(JsonObject ofGpu, JsonObject ofTenant, JsonObject nodes) {
     Families out = new Families();
     ReportMetrics.gpu(out, ofGpu);
     ReportMetrics.tenant(out, ofTenant);
+    NodeMetrics.all(out, nodes);
     ReportMetrics.accounts(out, List.of(new JsonObject().put("namespace", "example")));
     PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
     registry.getPrometheusRegistry().register((MultiCollector) out::snapshots);

@@ -243,6 +243,15 @@ public final class Nodes implements AutoCloseable {
     return finder;
   }
 
+  /**
+   * What is known of other nodes, as {@code kvtier nodes --json} shows it; from any thread.
+   *
+   * @param nodes null if there are no other nodes
+   */
+  public static Supplier<JsonObject> figures(NodesConfig config, @Nullable Nodes nodes) {
+    return nodes == null ? () -> json(nameOf(config), 0, config) : nodes::json;
+  }
+
   /** Tells the directory, if there is one, of this node's blocks; before the index begins. */
   public void announce(IndexAgent index) {
     if (feed != null) {
@@ -385,15 +394,24 @@ public final class Nodes implements AutoCloseable {
     for (NodeServer server : servers) {
       server.readers().forEach(readers::add);
     }
+    return json(name, incarnation, config)
+        .put("membership", membership.state())
+        .put("directory", directoryJson())
+        .put("peers", peers)
+        .put("readers", readers);
+  }
+
+  /** What is known without other nodes. */
+  private static JsonObject json(String name, long incarnation, NodesConfig config) {
     return new JsonObject()
         .put("name", name)
         .put("incarnation", Long.toHexString(incarnation))
         .put("listen", config.listen() == null ? "" : config.listen().toString())
         .put("security", config.security().name().toLowerCase(Locale.ROOT))
-        .put("membership", membership.state())
-        .put("directory", directoryJson())
-        .put("peers", peers)
-        .put("readers", readers);
+        .put("membership", "static")
+        .putNull("directory")
+        .put("peers", new JsonArray())
+        .put("readers", new JsonArray());
   }
 
   /** This node's part of the directory; null if there is none now. */

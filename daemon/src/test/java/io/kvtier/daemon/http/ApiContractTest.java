@@ -77,6 +77,8 @@ final class ApiContractTest {
                     "object.folder=" + directory.resolve("objects"),
                     "object.directory=" + directory.resolve("object"),
                     "events.endpoint=tcp://127.0.0.1:*",
+                    "nodes.peers=127.0.0.1:1",
+                    "nodes.security=plaintext_without_tokens",
                     "grpc.enabled=false",
                     "http.port=0")));
     client = KvtierClient.builder().socket(directory.resolve("kvtier.sock")).name("tester").build();

@@ -39,10 +39,74 @@ final class MetricsPageTest {
   private final MemorySegment region =
       Arena.ofAuto().allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
   private final Counters counters = new Counters(region);
+  private JsonObject nodes = new JsonObject();
 
   @AfterEach
   void stop() throws Exception {
     vertx.close().toCompletionStage().toCompletableFuture().get(60, TimeUnit.SECONDS);
+  }
+
+  private static JsonObject peer(int number, String state) {
+    JsonObject peer =
+        new JsonObject()
+            .put("address", "10.0.0." + number + ":7076")
+            .put("name", "node-" + number)
+            .put("state", state);
+    for (String figure :
+        List.of(
+            "blocks",
+            "bytes",
+            "pushed_blocks",
+            "pushed_bytes",
+            "errors",
+            "bytes_per_second",
+            "round_trip_ns",
+            "hedges",
+            "hedges_won",
+            "stale_frames")) {
+      peer.put(figure, number);
+    }
+    return peer;
+  }
+
+  @Test
+  void nodes_haveSeriesOfTheirOwn_exceptThisOneAndSpareOnes() throws Exception {
+    JsonArray peers = new JsonArray();
+    peers.add(peer(1, "self")).add(peer(2, "connected")).add(peer(3, "unreachable"));
+    peers.add(peer(4, "spare"));
+    nodes = new JsonObject().put("peers", peers).putNull("directory");
+    String page = scraped(new JsonObject());
+    String connected = "kvtier_peer_connected{address=\"10.0.0.%d:7076\",node=\"node-%d\"} %d.0\n";
+    assertTrue(page.contains(connected.formatted(2, 2, 1)), page);
+    assertTrue(page.contains(connected.formatted(3, 3, 0)), page);
+    assertFalse(page.contains("node-1"), page);
+    assertFalse(page.contains("node-4"), page);
+    String labels = "{address=\"10.0.0.2:7076\",node=\"node-2\"} 2.0\n";
+    assertTrue(page.contains("kvtier_peer_read_bytes_total" + labels), page);
+    assertTrue(page.contains("kvtier_peer_hedges_won_total" + labels), page);
+    assertFalse(page.contains("kvtier_directory"), page);
+  }
+
+  @Test
+  void nodesBeyondTheFirst_haveNoSeries() throws Exception {
+    JsonArray peers = new JsonArray();
+    for (int i = 0; i < NodeMetrics.NODES_MAX + 1; i++) {
+      peers.add(peer(i, "connected"));
+    }
+    nodes = new JsonObject().put("peers", peers).putNull("directory");
+    String page = scraped(new JsonObject());
+    assertTrue(page.contains("\"node-" + (NodeMetrics.NODES_MAX - 1) + '"'), page);
+    assertFalse(page.contains("\"node-" + NodeMetrics.NODES_MAX + '"'), page);
+  }
+
+  @Test
+  void directory_hasItsFigures() throws Exception {
+    JsonObject directory = new JsonObject().put("nodes", 40).put("entries", 7).put("bytes", 1024);
+    directory.put("displaced", 3).put("gaps", 2);
+    nodes = new JsonObject().put("peers", new JsonArray()).put("directory", directory);
+    String page = scraped(new JsonObject());
+    assertTrue(page.contains("kvtier_directory_entries 7.0\n"), page);
+    assertTrue(page.contains("kvtier_directory_displaced_total 3.0\n"), page);
   }
 
   /** A scrape while the index answers that. */
@@ -56,7 +120,8 @@ final class MetricsPageTest {
                       counters,
                       new Latencies(),
                       new Health(region, reports, () -> HealthReport.WELL),
-                      reports);
+                      reports,
+                      () -> nodes);
               return page.scrape(MetricsFormat.PROMETHEUS).onComplete(done -> page.close());
             })
         .body()

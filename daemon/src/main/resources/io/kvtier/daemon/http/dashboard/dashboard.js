@@ -112,6 +112,7 @@ function complaints(history, status) {
     ['io_errors', 'Failed reads and writes of SSD', 0],
     ['object_errors', 'Reads and writes of objects that failed or took too long', 0.01 * objects],
     ['gpu_errors', 'Failed copies to and from GPUs', 0],
+    ['node_errors', 'Reads from other nodes that failed or took too long', 0.01 * total(history, 'node_fetched')],
   ]) {
     const count = total(history, name);
     if (count >= 1) {
@@ -589,6 +590,28 @@ function showTenants({stats}) {
   ], rows, true)));
 }
 
+/** From which nodes this one reads, and which read here. */
+function showNodes({nodes}) {
+  const peers = nodes.peers.filter((peer) => peer.state !== 'self');
+  byId('nodes-panel').hidden = peers.length === 0 && nodes.readers.length === 0;
+  const connected = peers.filter((peer) => peer.state === 'connected').length;
+  setText(byId('nodes-count'), `${number(connected)} of ${number(peers.length)} connected`);
+  const rows = peers.slice(0, ROWS_MAX).map((peer) => [
+    peer.name || peer.address, peer.why && peer.state !== 'connected' ? `${peer.state}: ${peer.why}` : peer.state,
+    peer.round_trip_ns === 0 ? NONE : latency(peer.round_trip_ns), `${number(peer.blocks)} · ${bytes(peer.bytes)}`,
+    `${number(peer.pushed_blocks)} · ${bytes(peer.pushed_bytes)}`, `${number(peer.hedges_won)} of ${number(peer.hedges)}`, number(peer.errors),
+  ]);
+  const readers = nodes.readers.slice(0, ROWS_MAX).map((reader) => [reader]);
+  renew(
+    byId('nodes'),
+    rows.length === 0 ? none('This node reads from no other.') : scrolling(rows, table('Nodes that this one reads from', [
+      {title: 'Read from'}, {title: 'State', kind: 'text'}, {title: 'Round trip', kind: 'number'}, {title: 'Read', kind: 'number'},
+      {title: 'Pushed', kind: 'number'}, {title: 'First', kind: 'number', says: 'how often the node delivered first when it was asked because another one was late'},
+      {title: 'Errors', kind: 'number'},
+    ], rows, true)),
+    readers.length === 0 ? none('No node reads here.') : scrolling(readers, table('Nodes that read here', [{title: 'Read here'}], readers, true)));
+}
+
 function showErrors({errors, daemonMs}) {
   const rows = errors.map((one) => {
     const last = Date.parse(one.last);
@@ -605,7 +628,7 @@ function showAll(data) {
   byId('content').setAttribute('aria-busy', 'false');
   showVerdict(verdictOf({...data, history: data.recentHistory}));
   showIdentity(data);
-  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showSessions, showTenants, showNamespaces, showErrors]) {
+  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showNodes, showSessions, showTenants, showNamespaces, showErrors]) {
     show(data);
   }
 }
@@ -675,8 +698,8 @@ async function slowParts(generation) {
 
 async function gather() {
   const range = state.range;
-  const [status, stats, recentHistory, {errors}] = await Promise.all(
-    [ask('/api/v1/status'), ask('/api/v1/stats'), historyOf(RECENT_S), ask('/api/v1/errors')]);
+  const [status, stats, recentHistory, {errors}, nodes] = await Promise.all(
+    [ask('/api/v1/status'), ask('/api/v1/stats'), historyOf(RECENT_S), ask('/api/v1/errors'), ask('/api/v1/nodes')]);
   if (!stats.tiers) {
     throw new Refused('the index does not answer');
   }
@@ -684,7 +707,7 @@ async function gather() {
   const {config, whatIf} = await slowParts(status.generation);
   // How long ago something was is a matter of the daemon's clock: that of this machine may be another.
   const daemonMs = recentHistory.times_ms.at(-1) ?? Date.now();
-  return {status, stats, recentHistory, history, errors, config, whatIf, daemonMs};
+  return {status, stats, recentHistory, history, errors, nodes, config, whatIf, daemonMs};
 }
 
 /** Asks for a token, and then the daemon no more until there is one: it counts calls without a right. */
