@@ -2,12 +2,15 @@
 
 Each node has a daemon on this machine, with little memory. Three rows: the nodes read blocks from each other, they do not, and one daemon
 has the memory of all. The gap between the last two is what separate memories lose; the first row says how much of it reading closes.
-Every byte is checked.
+Where it is installed, Mooncake's store has a row: as many client processes with the same memory. Every byte is checked.
 """
 
 import argparse
+import json
+import os
 import random
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -103,6 +106,28 @@ def row(name: str, clients: Sequence[Client], trace: Sequence[Sequence[int]], bl
     }
 
 
+def show(one: dict[str, Any]) -> None:
+    by_nodes = f"{one['node_ratio']:>9.3f}" if "node_ratio" in one else f"{'':>9}"
+    print(f"{one['name']:<40} {one['hit_ratio']:>7.3f} {by_nodes} {one['lost']:>6} {one['lookup_p50_us']:>8.0f} us {one['seconds']:>8.1f}", flush=True)
+
+
+def mooncake_rows(options: argparse.Namespace, requests: int, node_bytes: int) -> list[dict[str, Any]]:
+    """The figures of the same replay over Mooncake's store; none if that fails."""
+    asked = {
+        "trace": str(options.trace.resolve()), "requests": requests, "nodes": options.nodes, "block_bytes": options.block_bytes,
+        "node_bytes": node_bytes, "seed": options.seed,
+    }  # fmt: skip
+    ran = subprocess.run([options.mooncake, "-P", "-m", "bench.mooncake_cluster", json.dumps(asked)], capture_output=True, text=True, check=False)
+    lines = ran.stdout.splitlines()
+    answer: dict[str, Any] = json.loads(lines[-1]) if lines else {"error": ran.stderr[-300:]}
+    if "error" in answer:
+        say(f"without Mooncake: {answer['error']}")
+        return []
+    one = {"name": f"Mooncake's store on {options.nodes} nodes", **answer}
+    show(one)
+    return [one]
+
+
 def measure(folder: Path, trace: Sequence[Sequence[int]], options: argparse.Namespace) -> list[dict[str, Any]]:
     """The three rows."""
     different = len({block_id for one in trace for block_id in one})
@@ -120,14 +145,14 @@ def measure(folder: Path, trace: Sequence[Sequence[int]], options: argparse.Name
         with daemons(folder / str(number), count, host_bytes, are_connected) as clients:
             one = row(name, clients, trace, options.block_bytes, options.seed)
         rows.append(one)
-        print(
-            f"{name:<40} {one['hit_ratio']:>7.3f} {one['node_ratio']:>9.3f} {one['lost']:>6} {one['lookup_p50_us']:>8.0f} us {one['seconds']:>8.1f}",
-            flush=True,
-        )
+        show(one)
     connected, alone, together = (one["hit_ratio"] for one in rows)
     closed = (connected - alone) / (together - alone) if together > alone else 1.0
     print(f"reading from other nodes closes {closed:.3f} of the gap of {together - alone:.3f}")
-    return [*rows, {"name": "closed", "of_the_gap": closed}]
+    rows.append({"name": "closed", "of_the_gap": closed})
+    if options.mooncake:
+        rows += mooncake_rows(options, len(trace), each)
+    return rows
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -139,6 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("16KiB"), help="default: 16KiB")
     parser.add_argument("--memory", metavar="PERCENT", type=whole, default=50, help="of all nodes, of the different blocks' bytes (default: 50)")
     parser.add_argument("--seed", type=whole, default=1, help="of the router (default: 1)")
+    parser.add_argument("--mooncake", metavar="PYTHON", default=os.environ.get("KVTIER_BENCH_MOONCAKE", ""), help="the Python of an environment that has Mooncake; empty: no row of it")
     add_json(parser)
     options = parser.parse_args(argv)
     if not 2 <= options.nodes <= 32:

@@ -30,36 +30,45 @@ def free_port() -> int:
 
 
 class Sidecar:
-    """The two processes that a machine with Mooncake runs beside its engines."""
+    """The processes that Mooncake needs beside engines: a master, and a client process on each node. All run on this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 1, segment: str = SEGMENT, *of_master: str) -> None:
+        """
+        Args:
+            nodes: how many client processes there are.
+            segment: the memory of each, such as ``1 GB``.
+            of_master: more options of the master.
+        """
         self._processes: list[subprocess.Popen[bytes]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="kvtier-bench-")
-        master, metadata, metrics, self.port = (free_port() for _ in range(4))
+        master, metadata, metrics, *self.ports = (free_port() for _ in range(3 + nodes))
         self._start(
             "mooncake_master",
             f"--rpc_port={master}",
             "--enable_http_metadata_server=true",
             f"--http_metadata_server_port={metadata}",
             f"--metrics_port={metrics}",
+            *of_master,
         )
         self._await_port(master)
         self._await_port(metadata)
-        self._start(
-            "mooncake_client",
-            "--host=127.0.0.1",
-            f"--port={self.port}",
-            f"--master_server_address=127.0.0.1:{master}",
-            f"--metadata_server=http://127.0.0.1:{metadata}/metadata",
-            "--protocol=tcp",
-            "--threads=2",  # with one thread its puts fail
-            f"--global_segment_size={SEGMENT}",
-        )
-        self._await_port(self.port)
+        for port in self.ports:
+            self._start(
+                "mooncake_client",
+                "--host=127.0.0.1",
+                f"--port={port}",
+                f"--master_server_address=127.0.0.1:{master}",
+                f"--metadata_server=http://127.0.0.1:{metadata}/metadata",
+                "--protocol=tcp",
+                "--threads=2",  # with one thread its puts fail
+                f"--global_segment_size={segment}",
+            )
+        for port in self.ports:
+            self._await_port(port)
 
     def _start(self, program: str, *arguments: str) -> None:
         path = Path(sysconfig.get_path("scripts"), program)
-        log = open(Path(self._folder.name, f"{program}.log"), "wb")  # noqa: SIM115
+        log = open(Path(self._folder.name, f"{program}.log"), "ab")  # noqa: SIM115
         self._processes.append(subprocess.Popen([path, *arguments], stdout=log, stderr=log))
 
     def _await_port(self, port: int) -> None:
@@ -106,7 +115,7 @@ class Worker:
         self.sidecar = Sidecar()
         self.store = MooncakeDistributedStore()
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while (code := self.store.setup_dummy(4 * LOCAL_BYTES, LOCAL_BYTES, f"127.0.0.1:{self.sidecar.port}")) != 0:
+        while (code := self.store.setup_dummy(4 * LOCAL_BYTES, LOCAL_BYTES, f"127.0.0.1:{self.sidecar.ports[0]}")) != 0:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"setup_dummy answers {code}")
             time.sleep(0.2)

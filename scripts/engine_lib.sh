@@ -85,22 +85,23 @@ ensure_vllm_tests() {
   ensure_packages "$KVTIER_ROOT/target/venv-vllm" "${vllm_tests_need[*]}" "${vllm_tests_need[@]}"
 }
 
-# Mooncake. Adds to the array properties what the benchmark must know: where it is, or why it is missing.
+# Mooncake. Sets mooncake_python, or mooncake_problem if it is missing.
 ensure_mooncake() {
   local venv=$KVTIER_ROOT/target/venv-mooncake problem
+  mooncake_python='' mooncake_problem=''
   if [ ! -f "$venv/.installed-$mooncake" ]; then
     say "installing $mooncake, to compare with"
     ensure_venv "$venv"
     if "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$mooncake" >&2; then
       touch "$venv/.installed-$mooncake"
     else
-      properties+=("-Dkvtier.bench.mooncake.problem=pip can't install $mooncake")
+      mooncake_problem="pip can't install $mooncake"
       return 0
     fi
   fi
   if problem=$("$venv/bin/python" -c 'import mooncake.store' 2>&1); then
-    properties+=("-Dkvtier.bench.mooncake.python=$venv/bin/python")
+    mooncake_python=$venv/bin/python
   else
-    properties+=("-Dkvtier.bench.mooncake.problem=${problem##*$'\n'} (Debian: libibverbs1 librdmacm1 libnuma1)")
+    mooncake_problem="${problem##*$'\n'} (Debian: libibverbs1 librdmacm1 libnuma1)"
   fi
 }
