@@ -60,6 +60,7 @@ class Options:
             help="also use an object store: s3 (the demo starts a server) or folder. The other tiers are then small (256MiB and 1GiB), "
             "so that blocks reach the store, and 2000 requests are replayed",
         )  # fmt: skip
+        parser.add_argument("--encoding", choices=("none", "exact"), help="exact: blocks have values of bf16, and are stored in about 0.76 of their bytes")
         parser.add_argument("--socket", metavar="PATH", help="use the running daemon with this socket")
         parser.add_argument("--json", action="store_true", help="print the figures as a JSON object in the last line of standard output")
         given = parser.parse_args(arguments)
@@ -74,6 +75,8 @@ class Options:
         self.object = given.object
         self.socket = Path(given.socket) if given.socket else None
         self.replay = ["--json"] if given.json else []
+        if given.encoding:
+            self.replay += ["--encoding", given.encoding]
         self.settings: dict[str, object] = {}
         self.host_bytes, slab_bytes = self._tier("host", given.host_bytes, "256MiB", "slab_bytes")
         self.ssd_bytes, _ = self._tier("ssd", given.ssd_bytes, "1GiB", "file_bytes")

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from bench.request_trace import TraceError, read_trace
 from checks.shared.command_line import Arguments, number, run_tool, size, tell, whole
-from checks.shared.content import Content
+from checks.shared.content import Content, KvContent
 from kvtier import Client, KvtierError, Lookup, Namespace, Status
 
 DEFAULT_TRACE = Path(__file__).resolve().parent / "traces" / "mooncake_fast25_conversation_first_8000.jsonl.gz"
@@ -39,6 +39,9 @@ COUNTERS = (
     "spilled",
     "object_fetched",
     "object_errors",
+    "ssd_written_bytes",
+    "put_encoded",
+    "put_raw",
     "dropped",
     "corrupt",
     "io_errors",
@@ -257,7 +260,8 @@ def table(figures: dict[str, Any]) -> str:
         ("get", calls("get", _rate_text(figures["get_gbps"]))),
         ("put", calls("put", _rate_text(figures["put_gbps"]))),
         ("blocks put", f"{figures['puts']:,}, {figures['puts_refused']:,} refused, as there was no space"),
-        *([("demotions to SSD", f"{figures['demotions']:,}")] if "ssd" in figures["tiers"] else []),
+        *_encoded_rows(figures),
+        *([("demotions to SSD", f"{figures['demotions']:,}, {figures['ssd_written_bytes'] / (1 << 30):.2f} GiB")] if "ssd" in figures["tiers"] else []),
         ("promotions", f"{figures['promotions']:,}"),
         *_object_rows(figures),
         ("evictions", f"{figures['evictions']:,} from host memory; {figures['dropped']:,} blocks dropped from the last tier"),
@@ -329,6 +333,12 @@ def what_was_timed(figures: dict[str, Any]) -> str:
 def _hits_by_tier(figures: dict[str, Any]) -> dict[str, int]:
     """Blocks that gets found, by where they came from."""
     return {tier if tier != "ssd" else "SSD": figures[f"hits_{tier}"] for tier in figures["tiers"]}
+
+
+def _encoded_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
+    if not figures["put_encoded"] + figures["put_raw"]:
+        return []
+    return [("blocks encoded", f"{figures['put_encoded']:,}; {figures['put_raw']:,} did not fit")]
 
 
 def _object_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
@@ -415,10 +425,17 @@ class Progress:
             self._stream.flush()
 
 
+ENCODINGS = {"none": {}, "exact": {"encoding": "exact bf16 4096"}}
+"""the properties of the namespace, by the value of --encoding"""
+
+
 def replay(
-    client: Client, trace: Sequence[Sequence[int]], block_bytes: int, salt: str, stream: TextIO
+    client: Client, trace: Sequence[Sequence[int]], block_bytes: int, salt: str, stream: TextIO, encoding: str = "none"
 ) -> dict[str, Any]:
     """Replays a trace in a namespace of its own, which is empty again afterwards.
+
+    Args:
+        encoding: of `ENCODINGS`; with one, blocks have the values of a KV cache.
 
     Returns:
         The figures.
@@ -429,8 +446,9 @@ def replay(
     ping = client.ping()
     if ping.status is not Status.OK:
         raise DaemonLost(ping.reason)
-    namespace = client.namespace(f"replay-{uuid.uuid4().hex}", block_bytes=block_bytes, purpose="kvtier replay")
-    one = Replay(namespace, Content(block_bytes), salt)
+    namespace = client.namespace(f"replay-{uuid.uuid4().hex}", block_bytes=block_bytes, purpose="kvtier replay", **ENCODINGS[encoding])
+    content = Content(block_bytes) if encoding == "none" else KvContent(block_bytes)
+    one = Replay(namespace, content, salt)
     progress = Progress(len(trace), stream)
     stats = client.stats()
     tiers = [tier["tier"] for tier in stats.get("tiers", [])] + (["object"] if "object" in stats else [])
@@ -467,6 +485,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--trace", metavar="FILE", type=Path, default=DEFAULT_TRACE, help="JSON lines, plain or gz")
     parser.add_argument("--requests", metavar="N", type=whole, help="only the first N requests of the trace")
     parser.add_argument("--block-bytes", metavar="SIZE", type=size, default=size("64KiB"), help="default: 64KiB")
+    parser.add_argument("--encoding", choices=list(ENCODINGS), default="none", help="exact: blocks are stored in about 0.76 of their bytes")
     parser.add_argument("--salt", default="kvtier", help="another one makes other keys and other bytes")
     parser.add_argument("--timeout", metavar="S", type=number, default=30.0, help="of one call (default: 30)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
@@ -476,7 +495,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     try:
         trace = read_trace(options.trace, options.requests)
         with Client(options.socket, name="replay", timeout=options.timeout) as client:
-            figures = replay(client, trace, options.block_bytes, options.salt, sys.stderr)
+            figures = replay(client, trace, options.block_bytes, options.salt, sys.stderr, options.encoding)
     except TraceError as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2

@@ -58,6 +58,21 @@ def test_block_shares_no_page_with_others_or_itself() -> None:
     assert len(set(pages)) == len(pages)
 
 
+def test_block_with_values_of_a_cache_is_encoded_in_its_place(daemon: Daemon, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, figures = run(daemon, capsys, "--trace", str(trace_file(tmp_path)), "--encoding", "exact")
+    assert (code, figures["wrong_bytes"], figures["block_hits"]) == (0, 0, HITS)
+    assert (figures["put_encoded"], figures["put_raw"]) == (figures["puts"], 0) == (REFERENCES - HITS, 0)
+
+
+def test_blocks_of_one_encoding_share_no_page_and_have_their_size() -> None:
+    content = replay.KvContent(BLOCK_BYTES)
+    blocks = [content.block(key(number)) for number in range(16)]
+    pages = [block[at : at + 4096] for block in blocks for at in range(0, BLOCK_BYTES, 4096)]
+    assert {len(block) for block in blocks} == {BLOCK_BYTES} and len(set(pages)) == len(pages)
+    exponents = {int.from_bytes(pages[0][at : at + 2], "little") >> 7 & 0xFF for at in range(0, 4096, 2)}
+    assert max(exponents) in range(127, 131), "a normal distribution has its largest values at 2 to 5"
+
+
 def test_wrong_bytes_of_the_right_block_are_none() -> None:
     content = replay.Content(BLOCK_BYTES)
     buffer = bytearray(content.block(key(1)) + content.block(key(2)))

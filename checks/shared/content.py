@@ -3,6 +3,7 @@
 import hashlib
 import random
 import struct
+from array import array
 
 _PAGE_BYTES = 4096
 _BASE_BYTES = 1 << 20
@@ -16,17 +17,25 @@ class Content:
     no bytes but by chance.
     """
 
+    _step = 1
+    """windows begin at a multiple of so many bytes"""
+
     def __init__(self, block_bytes: int) -> None:
         self.block_bytes = block_bytes
         self._pages = -(-block_bytes // _PAGE_BYTES)
         self._offsets = struct.Struct(f"<{self._pages}I")
-        self._base = memoryview(random.Random(block_bytes).randbytes(_BASE_BYTES + _PAGE_BYTES))
+        self._base = memoryview(self._made(_BASE_BYTES + _PAGE_BYTES))
+
+    def _made(self, count: int) -> bytes:
+        """So many bytes for all blocks."""
+        return random.Random(self.block_bytes).randbytes(count)
 
     def block(self, key: bytes) -> bytes:
         """The bytes of the key's block."""
         base = self._base
         offsets = self._offsets.unpack(hashlib.shake_128(key).digest(4 * self._pages))
-        pages = [base[at : at + _PAGE_BYTES] for at in [offset % _BASE_BYTES for offset in offsets]]
+        step = self._step
+        pages = [base[at : at + _PAGE_BYTES] for at in [offset % _BASE_BYTES // step * step for offset in offsets]]
         pages[-1] = pages[-1][: self.block_bytes - (self._pages - 1) * _PAGE_BYTES]
         return b"".join(pages)
 
@@ -37,3 +46,17 @@ class Content:
             return 0
         read = buffer[offset : offset + self.block_bytes].ljust(self.block_bytes, b"\0")
         return max(1, sum(a != b for a, b in zip(read, expected, strict=True)))
+
+
+class KvContent(Content):
+    """As `Content`, of bf16 elements that are normally distributed, as those of a KV cache are."""
+
+    _step = 2
+
+    def _made(self, count: int) -> bytes:
+        chosen = random.Random(self.block_bytes)
+        floats = array("f", (chosen.gauss(0.0, 1.0) for _ in range(count // 2))).tobytes()
+        made = bytearray(count)
+        # The upper half of a float is a bf16.
+        made[0::2], made[1::2] = floats[2::4], floats[3::4]
+        return bytes(made)

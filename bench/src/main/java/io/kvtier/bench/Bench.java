@@ -1,6 +1,8 @@
 package io.kvtier.bench;
 
 import io.kvtier.tiers.ssd.SsdEngine;
+import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -158,9 +160,27 @@ public final class Bench implements Runnable {
 
   @Command(name = "codecs", description = "The codecs on blocks like real ones.")
   static final class CodecsCommand extends Measuring {
+    @Option(
+        names = "--kv",
+        paramLabel = "FILE",
+        description = "Blocks of a model, made by bench.kv_values. Default: made-up values.")
+    private @Nullable Path kv;
+
+    @Spec private CommandLine.Model.CommandSpec spec;
+
     @Override
     void measure(Report report, boolean quick) throws Exception {
-      CodecBench.run(report, quick);
+      try (Arena arena = Arena.ofConfined()) {
+        CodecBench.run(report, quick, blocks(arena), arena);
+      }
+    }
+
+    private KvBlocks blocks(Arena arena) {
+      try {
+        return kv == null ? KvBlocks.random(arena) : KvBlocks.read(kv, arena);
+      } catch (IOException | IllegalArgumentException e) {
+        throw new ParameterException(spec.commandLine(), "--kv " + kv + ": " + e.getMessage(), e);
+      }
     }
   }
 
