@@ -47,7 +47,7 @@ final class NodeDirectoryBench {
     try (HolderTable table = new HolderTable(tableBytes)) {
       long putNs = System.nanoTime();
       for (int i = 0; i < entries; i++) {
-        var _ = table.put(hashes[i], 1 + i % NODES);
+        var _ = table.put(hashes[i], 1 + i % NODES, _ -> false);
       }
       putNs = System.nanoTime() - putNs;
       int[] holders = new int[HolderTable.HOLDERS_MAX];

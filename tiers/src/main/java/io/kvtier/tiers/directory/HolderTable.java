@@ -106,9 +106,10 @@ public final class HolderTable implements AutoCloseable {
   /**
    * Notes that a holder has a block.
    *
+   * @param isDead says of an entry that its holder has gone: the new one may take its place
    * @return false if the block has the most holders already; the new one is not noted
    */
-  public boolean put(long hash, int holder) {
+  public boolean put(long hash, int holder, LongPredicate isDead) {
     if (holder < 1 || holder > HOLDER_MAX) {
       throw new IllegalArgumentException("holder " + holder + ", expected 1 to " + HOLDER_MAX);
     }
@@ -127,13 +128,25 @@ public final class HolderTable implements AutoCloseable {
       holders += isOf(two, high) ? 1 : 0;
     }
     if (holders >= HOLDERS_MAX) {
-      return false;
+      return replace(first, entry, isDead) || replace(second, entry, isDead);
     }
     size++;
     if (!place(first, entry) && !place(second, entry)) {
       move((turn & 1) == 0 ? first : second, entry);
     }
     return true;
+  }
+
+  /** Puts an entry in the place of a dead one of the same block. */
+  private boolean replace(int bucket, long entry, LongPredicate isDead) {
+    for (int i = 0; i < BUCKET_ENTRIES; i++) {
+      long old = get(bucket, i);
+      if (isOf(old, entry & HASH_BITS) && isDead.test(old)) {
+        set(bucket, i, entry);
+        return true;
+      }
+    }
+    return false;
   }
 
   private static boolean isOf(long entry, long high) {

@@ -188,12 +188,17 @@ public class NodeDirectory implements AutoCloseable {
     }
   }
 
-  private static void note(HolderTable noted, Sender sender, long entry) {
+  private void note(HolderTable noted, Sender sender, long entry) {
     if (ChangeFeed.kindOf(entry) == ChangeFeed.LEFT) {
       var _ = noted.remove(entry, sender.number);
     } else {
-      var _ = noted.put(entry, sender.number);
+      var _ = noted.put(entry, sender.number, this::isDead);
     }
+  }
+
+  /** Whether an entry is of a list that has ended. */
+  private boolean isDead(long entry) {
+    return nodes[HolderTable.holderOf(entry)] == 0;
   }
 
   /** A node's connection has ended: the blocks that it announced are not known any more. */
@@ -235,7 +240,7 @@ public class NodeDirectory implements AutoCloseable {
     if (table == null || sweepsLeft == 0) {
       return;
     }
-    if (table.sweep(buckets, entry -> nodes[HolderTable.holderOf(entry)] == 0)) {
+    if (table.sweep(buckets, this::isDead)) {
       used.andNot(ending);
       ending = ended;
       ended = new BitSet();

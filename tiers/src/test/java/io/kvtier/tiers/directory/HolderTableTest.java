@@ -15,6 +15,11 @@ import net.jqwik.api.Property;
 import org.junit.jupiter.api.Test;
 
 final class HolderTableTest {
+  /** No entry is. */
+  private static boolean isDead(long entry) {
+    return entry == 0;
+  }
+
   private static Set<Integer> holders(HolderTable table, long hash) {
     int[] holders = new int[HolderTable.HOLDERS_MAX];
     Set<Integer> all = new HashSet<>();
@@ -38,7 +43,7 @@ final class HolderTableTest {
         Set<Integer> holders = expected.computeIfAbsent(hash, _ -> new HashSet<>());
         if (random.nextBoolean()) {
           boolean isNoted = holders.contains(holder) || holders.size() < HolderTable.HOLDERS_MAX;
-          assertEquals(isNoted, table.put(hash, holder));
+          assertEquals(isNoted, table.put(hash, holder, HolderTableTest::isDead));
           if (isNoted) {
             holders.add(holder);
           }
@@ -63,7 +68,7 @@ final class HolderTableTest {
       int count = (int) (0.9 * table.bytes() / Long.BYTES);
       long[] hashes = random.longs(count).toArray();
       for (long hash : hashes) {
-        assertTrue(table.put(hash, 9));
+        assertTrue(table.put(hash, 9, HolderTableTest::isDead));
       }
       assertEquals(0, table.displaced());
       for (long hash : hashes) {
@@ -77,7 +82,7 @@ final class HolderTableTest {
     try (HolderTable table = new HolderTable(1 << 12)) {
       Random random = new Random(2);
       for (int i = 0; i < 5000; i++) {
-        assertTrue(table.put(random.nextLong(), 3));
+        assertTrue(table.put(random.nextLong(), 3, HolderTableTest::isDead));
       }
       assertEquals(1 << 12, table.bytes());
       assertTrue(table.size() <= 512);
@@ -90,7 +95,7 @@ final class HolderTableTest {
     try (HolderTable table = new HolderTable(1 << 14)) {
       Random random = new Random(3);
       for (int i = 0; i < 1000; i++) {
-        assertTrue(table.put(random.nextLong(), 1 + i % 2));
+        assertTrue(table.put(random.nextLong(), 1 + i % 2, HolderTableTest::isDead));
       }
       int calls = 1;
       while (!table.sweep(10, entry -> HolderTable.holderOf(entry) == 2)) {
@@ -102,11 +107,26 @@ final class HolderTableTest {
   }
 
   @Test
+  void put_ofABlockWithTheMostHolders_takesThePlaceOfADeadOne() {
+    try (HolderTable table = new HolderTable(1024)) {
+      long hash = 7L << 20;
+      for (int holder = 1; holder <= HolderTable.HOLDERS_MAX; holder++) {
+        assertTrue(table.put(hash, holder, HolderTableTest::isDead));
+      }
+      assertFalse(table.put(hash, 9, HolderTableTest::isDead));
+      assertTrue(table.put(hash, 9, entry -> HolderTable.holderOf(entry) == 3));
+      assertEquals(Set.of(1, 2, 4, 9), holders(table, hash));
+      assertEquals(HolderTable.HOLDERS_MAX, table.size());
+    }
+  }
+
+  @Test
   void put_numberOfNoHolder_isRefused() {
     try (HolderTable table = new HolderTable(1024)) {
-      assertThrows(IllegalArgumentException.class, () -> table.put(1, 0));
-      assertThrows(IllegalArgumentException.class, () -> table.put(1, 65_536));
-      assertTrue(table.put(1L << 20, 65_535));
+      assertThrows(IllegalArgumentException.class, () -> table.put(1, 0, HolderTableTest::isDead));
+      assertThrows(
+          IllegalArgumentException.class, () -> table.put(1, 65_536, HolderTableTest::isDead));
+      assertTrue(table.put(1L << 20, 65_535, HolderTableTest::isDead));
       assertFalse(table.remove(1L << 20, 1));
     }
   }
