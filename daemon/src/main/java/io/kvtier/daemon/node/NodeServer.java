@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Counted;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.files.ByteSize;
+import io.kvtier.tiers.node.BufferPool;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.NodeTransport;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -53,6 +54,7 @@ public final class NodeServer {
   private final TroubleLog troubles;
   private volatile List<ServedLink> greeted = List.of();
   private final Set<ServedLink> served = new LinkedHashSet<>();
+  private final BufferPool keyMemory = new BufferPool();
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final SureCalls sure;
 
@@ -195,6 +197,11 @@ public final class NodeServer {
 
   @Nullable NodeDirectory directory() {
     return options.directory;
+  }
+
+  /** Memory for the keys of questions. */
+  BufferPool keyMemory() {
+    return keyMemory;
   }
 
   NodeIndex index() {

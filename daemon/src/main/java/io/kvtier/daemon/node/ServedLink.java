@@ -37,7 +37,10 @@ final class ServedLink implements NodeLink.Listener {
   /** The most ASKs that wait for the index, and the most keys that they name. */
   static final int ASKS_MAX = 64;
 
-  static final int ASKED_KEYS_MAX = 8 * Messages.KEYS_MAX;
+  static final int ASKED_KEYS_MAX = 4 * Messages.KEYS_MAX;
+
+  /** The keys of a question take memory of this many bytes, or of a higher power of two. */
+  private static final int KEY_MEMORY_MIN = 256;
 
   private final NodeServer server;
   private final long cameNs;
@@ -174,9 +177,20 @@ final class ServedLink implements NodeLink.Listener {
     }
     asks++;
     askedKeys += keys.count();
+    ByteBuffer memory = server.keyMemory().take(keyMemoryBytes(keys));
     NodeCall call =
-        new NodeCall.Find(blocks(keys), found -> server.later(() -> found(from, id, found)));
+        new NodeCall.Find(
+            blocks(
+                keys,
+                IndexKeys.copy(
+                    keys.keyBytes(), keys.count(), keys.keys(), MemorySegment.ofBuffer(memory))),
+            found ->
+                server.later(() -> {
+                  server.keyMemory().giveBack(memory);
+                  found(from, id, found);
+                }));
     if (!server.index().call(now, call)) {
+      server.keyMemory().giveBack(memory);
       asks--;
       askedKeys -= keys.count();
       from.send(answer(FrameType.ANSWER, Status.BUSY, id));
@@ -199,14 +213,19 @@ final class ServedLink implements NodeLink.Listener {
     from.send(answer(FrameType.ANSWER, Status.OK, id).with(answer.body()));
   }
 
+  /** Few sizes, so that memory that was used fits what comes next. */
+  private static int keyMemoryBytes(Messages.Keys keys) {
+    int bytes = Math.max(KEY_MEMORY_MIN, IndexKeys.bytes(keys.keyBytes(), keys.count()));
+    return Integer.highestOneBit(bytes - 1) << 1;
+  }
+
   static NodeCall.Blocks blocks(Messages.Keys keys) {
+    return blocks(keys, IndexKeys.of(keys.keyBytes(), keys.count(), keys.keys()));
+  }
+
+  private static NodeCall.Blocks blocks(Messages.Keys keys, MemorySegment copied) {
     return new NodeCall.Blocks(
-        keys.high(),
-        keys.low(),
-        keys.group(),
-        keys.keyBytes(),
-        keys.count(),
-        IndexKeys.of(keys.keyBytes(), keys.count(), keys.keys()));
+        keys.high(), keys.low(), keys.group(), keys.keyBytes(), keys.count(), copied);
   }
 
   // ---- the directory

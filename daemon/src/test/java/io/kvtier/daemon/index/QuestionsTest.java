@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 /** A node asks a daemon which blocks it has. */
 class QuestionsTest extends ServedContract {
   /** How many of the largest questions may wait. */
-  private static final int WAITING_MAX = 8;
+  private static final int WAITING_MAX = 4;
 
   private static final int ASKED = 20;
 

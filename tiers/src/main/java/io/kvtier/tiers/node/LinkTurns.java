@@ -9,24 +9,26 @@ import org.jspecify.annotations.Nullable;
 /**
  * The turns of links that share a thread. The next turn is that of the link that has used the least
  * time, so that a node that sends much does not delay the others. A link that was idle is ahead of
- * the others by a little time only. One that another node has just opened comes after the link that
- * has used the most time. Confined to the thread.
+ * the others by a little time only. One that another node has just opened is behind them by as
+ * much. Confined to the thread.
  */
 final class LinkTurns {
   /** After this long, the thread does other work before the next turns. */
   private static final long ROUND_NS = TimeUnit.MILLISECONDS.toNanos(1);
 
-  /** How far a link that was idle is ahead of the others. */
+  /** How far a link that was idle is ahead of the others, and a new one behind them. */
   private static final long AHEAD_NS = ROUND_NS;
+
+  /** A turn counts as no longer than this. */
+  private static final long USED_NS_MAX = ROUND_NS;
 
   private final LongSupplier clock;
   private final PriorityQueue<TcpLink> due =
       new PriorityQueue<>(Comparator.comparingLong(link -> link.usedNs));
 
-  /** The time that the link of the last turn had used, and the most that any link had used. */
+  /** The time that the link of the last turn had used. */
   private long leastNs;
 
-  private long mostNs;
   private @Nullable TcpLink current;
 
   LinkTurns(LongSupplier clock) {
@@ -35,7 +37,7 @@ final class LinkTurns {
 
   /** Takes in a link that another node has opened. */
   void admit(TcpLink link) {
-    link.usedNs = mostNs;
+    link.usedNs = leastNs + AHEAD_NS;
   }
 
   /** A link has something to do. */
@@ -74,8 +76,8 @@ final class LinkTurns {
       count += link.turn() ? 1 : 0;
       current = null;
       long nowNs = clock.getAsLong();
-      link.usedNs += nowNs - beforeNs;
-      mostNs = Math.max(mostNs, link.usedNs);
+      // The thread may have stood still meanwhile.
+      link.usedNs += Math.min(nowNs - beforeNs, USED_NS_MAX);
       beforeNs = nowNs;
       if (link.isDue) {
         enqueue(link);
