@@ -41,7 +41,7 @@ OFFLOADING = "vLLM's own offloading"
 PEERS = {
     OFFLOADING: "The vLLM connector `OffloadingConnector`, which keeps blocks in the memory of the engine's own process.",
     "LMCache": "On one H200: LMCache 0.5.1 as vLLM's connector. On two cores: LMCache's own benchmark program, `lmcache bench server --mode cpu`, with equal tensors.",
-    "Mooncake": "Mooncake 0.3.13 with a master and a client process on the same machine, called from Python.",
+    "Mooncake": "Mooncake 0.3.13 with a master and a client process on the same machine, called from Python. In the trace over eight nodes: eight client processes.",
 }
 """Names in `compared_with`, each with a description of the program that was run."""
 
