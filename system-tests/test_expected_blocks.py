@@ -101,7 +101,7 @@ def test_engineThatDies_isToldToTheOtherNode(nodes: tuple[Node, Node]) -> None:
     engine.close()
     assert expecting.leases().statuses == [Status.MISS] * COUNT
     assert time.monotonic() - begun < 10, "not at the timeout"
-    assert decode.count("node_expected_lost") == COUNT
+    assert decode.count("node_expected_refused") == COUNT
     for node in nodes:
         assert eventually(lambda node=node: node.count("leases") == 0)
         assert eventually(lambda node=node: slots_balance(node.client.counters()))

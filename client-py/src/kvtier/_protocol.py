@@ -211,10 +211,15 @@ COUNTERS = (
     "nodes_left",
     "node_expected",
     "node_expected_bytes",
-    "node_expected_lost",
+    "node_expected_refused",
     "node_pieces",
     "expected",
     "followed",
+    "node_expected_late",
+    "node_expected_unwanted",
+    "node_expected_unreachable",
+    "node_expected_broken",
+    "node_expected_corrupt",
 )
 """The daemon's counters, in their order in its region."""
 

@@ -48,6 +48,7 @@ final class StatusCommand extends DaemonCommand {
         answer.add("object", report.object());
       }
       answer.add("savings", savings(report.counters()));
+      answer.add("expected", new ExpectedBlocks(report.counters()).json());
       answer.add("degraded", !report.troubles().isEmpty());
       JsonArray troubles = new JsonArray();
       report.troubles().forEach(troubles::add);
@@ -131,6 +132,10 @@ final class StatusCommand extends DaemonCommand {
             - engines.ofTools("misses");
     line(pad("gets") + share(served, Math.max(served, asked)) + " served" + engines.remark());
     line(pad("saved") + saved(counters));
+    String expected = new ExpectedBlocks(counters).words();
+    if (!expected.isEmpty()) {
+      line(pad("expected") + expected);
+    }
     String encoded = encoded(counters);
     if (!encoded.isEmpty()) {
       line(pad("encoded") + encoded);

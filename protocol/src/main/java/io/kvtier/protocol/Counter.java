@@ -204,13 +204,33 @@ public enum Counter {
       "node_expected",
       "blocks that gets expected from a node while it wrote them, and that came whole"),
   NODE_EXPECTED_BYTES(1384, "node_expected_bytes", "bytes of these blocks"),
-  NODE_EXPECTED_LOST(
+  NODE_EXPECTED_REFUSED(
       1392,
-      "node_expected_lost",
-      "blocks that gets expected from a node and that did not come: not in time, or not whole"),
+      "node_expected_refused",
+      "blocks that gets expected from a node, and of which the node said that they do not come"),
   NODE_PIECES(1400, "node_pieces", "pieces in which expected blocks came"),
   GAUGE_EXPECTED(1408, "expected", "gauge: blocks that are expected from other nodes"),
-  GAUGE_FOLLOWED(1416, "followed", "gauge: blocks that other nodes expect from here");
+  GAUGE_FOLLOWED(1416, "followed", "gauge: blocks that other nodes expect from here"),
+  NODE_EXPECTED_LATE(
+      1424,
+      "node_expected_late",
+      "blocks that gets expected from a node, and that did not come in time"),
+  NODE_EXPECTED_UNWANTED(
+      1432,
+      "node_expected_unwanted",
+      "blocks that gets expected from a node until nobody waited for them any more"),
+  NODE_EXPECTED_UNREACHABLE(
+      1440,
+      "node_expected_unreachable",
+      "blocks that gets expected from a node that was unknown or not connected"),
+  NODE_EXPECTED_BROKEN(
+      1448,
+      "node_expected_broken",
+      "blocks that gets expected from a node until the connection broke"),
+  NODE_EXPECTED_CORRUPT(
+      1456,
+      "node_expected_corrupt",
+      "blocks that gets expected from a node, and whose bytes did not match their checksums");
 
   private final int offset;
   private final String key;

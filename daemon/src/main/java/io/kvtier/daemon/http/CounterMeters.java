@@ -135,9 +135,12 @@ final class CounterMeters {
     names.put(
         Counter.NODE_EXPECTED_BYTES,
         new Name("kvtier.node.expected", "bytes", "Bytes of these blocks", Tags.empty()));
-    names.put(
-        Counter.NODE_EXPECTED_LOST,
-        name("kvtier.node.expected.lost", "Blocks that were expected from a node in vain"));
+    lost(names, Counter.NODE_EXPECTED_REFUSED, "refused");
+    lost(names, Counter.NODE_EXPECTED_LATE, "late");
+    lost(names, Counter.NODE_EXPECTED_UNWANTED, "unwanted");
+    lost(names, Counter.NODE_EXPECTED_UNREACHABLE, "unreachable");
+    lost(names, Counter.NODE_EXPECTED_BROKEN, "broken");
+    lost(names, Counter.NODE_EXPECTED_CORRUPT, "corrupt");
     names.put(
         Counter.NODE_PIECES, name("kvtier.node.pieces", "Pieces in which expected blocks came"));
     names.put(
@@ -207,6 +210,16 @@ final class CounterMeters {
             "",
             "Blocks asked for by gets and served, by the tier they came from",
             Tags.of("tier", tier)));
+  }
+
+  private static void lost(Map<Counter, Name> names, Counter counter, String reason) {
+    names.put(
+        counter,
+        new Name(
+            "kvtier.node.expected.lost",
+            "",
+            "Blocks that were expected from a node in vain, by the reason",
+            Tags.of("reason", reason)));
   }
 
   private static void evictions(Map<Counter, Name> names, Counter counter, String tier) {

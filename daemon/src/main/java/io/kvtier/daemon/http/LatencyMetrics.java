@@ -41,6 +41,7 @@ final class LatencyMetrics implements MultiCollector {
         case STORE_SSD -> transfers.dataPoint(point(kind, transfer("ssd", "store")));
         case LOAD_OBJECT -> transfers.dataPoint(point(kind, transfer("object", "load")));
         case LOAD_NODE -> transfers.dataPoint(point(kind, transfer("node", "load")));
+        case DELIVER_NODE -> transfers.dataPoint(point(kind, transfer("node", "deliver")));
         case STORE_OBJECT -> transfers.dataPoint(point(kind, transfer("object", "store")));
       }
     }

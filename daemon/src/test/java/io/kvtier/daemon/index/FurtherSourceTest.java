@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 
 import io.kvtier.daemon.index.core.Directory;
+import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.OuterBlocks;
@@ -343,6 +344,10 @@ class FurtherSourceTest {
       IndexHarness.Answer answer = client.await();
       assertEquals(Status.OK, answer.first());
       assertEquals(Status.MISS, answer.last());
+      assertEquals(
+          0,
+          Latencies.total(harness.latencies.counts(Latencies.Kind.GET)),
+          "it waits for others, so its time says nothing of this daemon");
     }
   }
 

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
@@ -130,6 +131,36 @@ final class NodeFollowersTest {
     assertFalse(engine.client.hasAnswer(), "its slot is the only one");
     unfollow(node, call);
     assertEquals(Status.OK, engine.client.await().first());
+  }
+
+  @Test
+  void delivery_isTimed_fromTheLastLayerToTheNodesWord() throws IOException, ProtocolViolation {
+    Session node = node(Grant.NO_TENANT);
+    NodeCall.Follow call = follow(node);
+    for (int layer = 0; layer < LayerWriter.LAYERS; layer++) {
+      harness.nowNs += 1000;
+      engine.write(KEY, layer);
+    }
+    harness.nowNs += 70;
+    unfollow(node, call);
+    assertEquals(1, deliveries());
+    assertEquals(70, harness.latencies.sumNs(Latencies.Kind.DELIVER_NODE));
+    NodeCall.Follow ofAWholeBlock = follow(node);
+    unfollow(node, ofAWholeBlock);
+    assertEquals(1, deliveries(), "the block was whole before");
+  }
+
+  @Test
+  void deliveryThatIsGivenUp_isNotTimed() throws IOException, ProtocolViolation {
+    Session node = node(Grant.NO_TENANT);
+    NodeCall.Follow call = follow(node);
+    engine.write(KEY, 0);
+    unfollow(node, call);
+    assertEquals(0, deliveries());
+  }
+
+  private long deliveries() {
+    return Latencies.total(harness.latencies.counts(Latencies.Kind.DELIVER_NODE));
   }
 
   @Test

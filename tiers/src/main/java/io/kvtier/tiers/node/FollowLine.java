@@ -69,7 +69,11 @@ final class FollowLine {
     for (Long id : over) {
       Follow follow = follows.get(id);
       if (follow != null) {
-        end(link, id, follow, Status.MISS, follow.transfer.givenUp ? "" : "it was not in time");
+        if (follow.transfer.givenUp) {
+          end(link, id, follow, Status.CANCELLED, "");
+        } else {
+          end(link, id, follow, Status.DEADLINE, "it was not in time");
+        }
       }
     }
     while (!unsent.isEmpty() && link.queued() < QUEUED_MAX) {
@@ -173,7 +177,7 @@ final class FollowLine {
       owner.peer().countError();
     }
     String why = reader.options().shown().apply(frame.text());
-    finish(follow, isError ? Status.IO_ERROR : Status.MISS, why);
+    finish(follow, frame.status() == Status.DEADLINE ? Status.DEADLINE : Status.MISS, why);
     return true;
   }
 

@@ -533,7 +533,7 @@ public final class NodeReader {
     transfer.pieces = 0;
     Follow follow = new Follow(transfer, nowNs, options.pieces().get());
     if (follow.isOver(nowNs)) {
-      followed(follow, Status.MISS, "");
+      followed(follow, transfer.givenUp ? Status.CANCELLED : Status.DEADLINE, "");
       return;
     }
     PeerLink named = null;
@@ -541,9 +541,10 @@ public final class NodeReader {
       named = link.peer().isCalled(transfer.node) ? link : named;
     }
     if (named == null) {
-      followed(follow, Status.IO_ERROR, "no node has the name or the address that a get names");
+      followed(follow, Status.UNAVAILABLE, "no node has the name or the address that a get names");
     } else if (!named.follow(follow, nowNs)) {
-      followed(follow, Status.IO_ERROR, "node " + named.peer().address() + " is not connected now");
+      followed(
+          follow, Status.UNAVAILABLE, "node " + named.peer().address() + " is not connected now");
     }
   }
 

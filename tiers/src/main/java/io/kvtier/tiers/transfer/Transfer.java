@@ -92,7 +92,11 @@ public final class Transfer {
   /** CRC32C of the bytes: a result of CHECKSUM, an expectation of the others. */
   public int checksum;
 
-  /** The outcome: OK, CORRUPT or IO_ERROR. */
+  /**
+   * The outcome: OK, CORRUPT or IO_ERROR. A block that a node was going to have can also be a MISS
+   * (the node does not get it), DEADLINE, CANCELLED (it was given up) or UNAVAILABLE (there is no
+   * such node).
+   */
   public Status status = Status.OK;
 
   /** For people: why an IO_ERROR happened, and what to do. */

@@ -168,7 +168,7 @@ final class FollowLineTest {
     assertNotNull(piece(follow, 0, 1));
     block.givenUp = true;
     pass(0);
-    assertEquals(Status.MISS, over().status);
+    assertEquals(Status.CANCELLED, over().status);
     assertEquals(follow.id(), node.take(FrameType.STOP).id());
     assertNull(piece(follow, 1, 2));
     node.whole(follow, checksum());
@@ -189,7 +189,7 @@ final class FollowLineTest {
     Runnable released = node.released;
     assertNotNull(released);
     released.run();
-    assertEquals(Status.MISS, over().status);
+    assertEquals(Status.CANCELLED, over().status);
     node.listener.onPayload(node, 0, false);
     assertEquals(List.of(), finished());
   }
@@ -203,7 +203,7 @@ final class FollowLineTest {
     pass(0);
     assertEquals(List.of(), finished());
     node.close("enough");
-    assertEquals(Status.MISS, over().status);
+    assertEquals(Status.CANCELLED, over().status);
   }
 
   @Test
@@ -216,7 +216,7 @@ final class FollowLineTest {
     assertEquals(List.of(), finished());
     pass(MS);
     Transfer block = over();
-    assertEquals(Status.MISS, block.status);
+    assertEquals(Status.DEADLINE, block.status);
     assertEquals("node a:1: it was not in time, and parts 1 to 1 of 4 have not come", block.cause);
   }
 
@@ -248,7 +248,7 @@ final class FollowLineTest {
   void nodeWithoutThatName_isAnError_atOnce() {
     var _ = expect("b:1");
     Transfer block = over();
-    assertEquals(Status.IO_ERROR, block.status);
+    assertEquals(Status.UNAVAILABLE, block.status);
     assertEquals("no node has the name or the address that a get names", block.cause);
   }
 
@@ -257,7 +257,7 @@ final class FollowLineTest {
     node.close("no power");
     var _ = expect("a:1");
     Transfer block = over();
-    assertEquals(Status.IO_ERROR, block.status);
+    assertEquals(Status.UNAVAILABLE, block.status);
     assertEquals("node a:1 is not connected now", block.cause);
   }
 

@@ -43,7 +43,10 @@ public final class Latencies {
     STORE_OBJECT("store_object"),
 
     /** A block read from another node, its wait included. */
-    LOAD_NODE("load_node");
+    LOAD_NODE("load_node"),
+
+    /** From a block being whole to its arrival at a node that has expected it. */
+    DELIVER_NODE("deliver_node");
 
     private final String key;
 

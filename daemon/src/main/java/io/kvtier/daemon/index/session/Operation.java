@@ -46,6 +46,9 @@ public final class Operation {
   /** ACQUIRE and ONBOARD: who gets the blocks reads encoded ones. */
   public boolean readsEncoded;
 
+  /** ACQUIRE: it waits for blocks that nobody has yet. */
+  boolean isExpecting;
+
   /** RESERVE: the client writes only a shard of each block. */
   public boolean isOfShard;
 

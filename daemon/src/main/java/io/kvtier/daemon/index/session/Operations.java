@@ -102,6 +102,7 @@ public final class Operations {
     // A GPU decodes on the way to its engine.
     operation.readsEncoded =
         request.has(RequestDescriptor.FLAG_ENCODED) || request.verb == Verb.ONBOARD;
+    operation.isExpecting = request.has(RequestDescriptor.FLAG_EXPECTED);
     operation.answerable = !request.has(RequestDescriptor.FLAG_SILENT);
     operation.size(count);
     requests.began(operation, request.origin);
@@ -144,7 +145,9 @@ public final class Operations {
     boolean hasWaited = operation.reservedCompletionBytes > 0;
     session.reservedCompletionBytes -= operation.reservedCompletionBytes;
     operation.reservedCompletionBytes = 0;
-    latencies.answered(operation.verb, operation.beganNs);
+    if (!operation.isExpecting) {
+      latencies.answered(operation.verb, operation.beganNs);
+    }
     requests.ended(operation);
     if (operation.isDevice()) {
       devices.beforeAnswer(session, operation);

@@ -156,13 +156,34 @@ public final class ExpectedBlocks implements BlockSource {
       return readers.collect(transfer -> {
         underway.remove(transfer);
         count(transfer);
+        transfer.status = settled(transfer.status);
         sink.accept(transfer);
       });
     }
 
+    private static Counter counterOf(Status outcome) {
+      return switch (outcome) {
+        case OK -> Counter.NODE_EXPECTED;
+        case MISS -> Counter.NODE_EXPECTED_REFUSED;
+        case DEADLINE -> Counter.NODE_EXPECTED_LATE;
+        case CANCELLED -> Counter.NODE_EXPECTED_UNWANTED;
+        case UNAVAILABLE -> Counter.NODE_EXPECTED_UNREACHABLE;
+        case CORRUPT -> Counter.NODE_EXPECTED_CORRUPT;
+        default -> Counter.NODE_EXPECTED_BROKEN;
+      };
+    }
+
+    /** The outcome for the index: that a block does not come is no error. */
+    private static Status settled(Status outcome) {
+      return switch (outcome) {
+        case DEADLINE, CANCELLED, UNAVAILABLE -> Status.MISS;
+        default -> outcome;
+      };
+    }
+
     private void count(Transfer transfer) {
       boolean isWhole = transfer.status == Status.OK;
-      counters.add(isWhole ? Counter.NODE_EXPECTED : Counter.NODE_EXPECTED_LOST, 1);
+      counters.add(counterOf(transfer.status), 1);
       counters.add(Counter.NODE_EXPECTED_BYTES, isWhole ? transfer.length : 0);
       counters.add(Counter.NODE_PIECES, transfer.pieces);
       counters.set(Counter.GAUGE_EXPECTED, underway.size());

@@ -3,6 +3,7 @@ package io.kvtier.daemon.index.verbs;
 import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
+import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.device.PartialBlocks;
 import io.kvtier.daemon.index.move.BlockStore;
@@ -50,6 +51,9 @@ final class NodeFollowers implements PartialBlocks.Listener {
 
     boolean isWhole;
 
+    /** When the block became whole while the node waited for it; 0 if it was whole before. */
+    long wholeNs;
+
     Follower(Session session, NodeCall.Follow call, Name name, long deadlineNs) {
       this.session = session;
       this.call = call;
@@ -66,6 +70,7 @@ final class NodeFollowers implements PartialBlocks.Listener {
   private final HoldTable holds;
   private final Holdings holdings;
   private final LongSupplier clock;
+  private final Latencies latencies;
   private final long withinNsMax;
   private final int holdsPerSessionMax;
 
@@ -87,6 +92,7 @@ final class NodeFollowers implements PartialBlocks.Listener {
     directory = core.directory();
     namespaces = core.namespaces();
     clock = core.clock();
+    latencies = core.latencies();
     withinNsMax = core.limits().times().deadlineNsMax();
     holdsPerSessionMax = core.limits().holdsPerSessionMax();
     holds = parts.holds();
@@ -165,6 +171,9 @@ final class NodeFollowers implements PartialBlocks.Listener {
       ofSession.remove(session);
     }
     end(follower);
+    if (follower.isWhole && follower.wholeNs != 0 && !isDamaged) {
+      latencies.took(Latencies.Kind.DELIVER_NODE, clock.getAsLong() - follower.wholeNs);
+    }
     if (follower.lease != 0) {
       holdings.endLease(session, follower.lease, isDamaged && follower.isWhole);
     }
@@ -201,6 +210,7 @@ final class NodeFollowers implements PartialBlocks.Listener {
     }
     for (Follower one : followersOf(block)) {
       if (status == Status.OK) {
+        one.wholeNs = clock.getAsLong();
         whole(one, block);
       } else if (one.lease != 0) {
         lose(one, Status.MISS, "the block was deleted");

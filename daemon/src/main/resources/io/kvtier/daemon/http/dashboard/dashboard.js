@@ -421,6 +421,7 @@ const LATENCIES = {
   load_object: ['load object', 'a block, its wait included'],
   store_object: ['store object', 'a block, its wait included'],
   load_node: ['load from a node', 'a block, its wait included'],
+  deliver_node: ['deliver to a node', 'a block that the node expects, from its last layer to its arrival'],
 };
 
 function showLatency(data) {
