@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from kvtier_testing import blocks
-from kvtier_testing.daemon import eventually, slots_balance
+from kvtier_testing.counts import slots_balance
+from kvtier_testing.daemon import eventually
 from test_nodes import BLOCK_BYTES, NAME, PLAINTEXT, Node, cluster, folder  # noqa: F401  (a fixture)
 
 from kvtier import Status

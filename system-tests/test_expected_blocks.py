@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from kvtier_testing import blocks
-from kvtier_testing.daemon import eventually, slots_balance
+from kvtier_testing.counts import slots_balance
+from kvtier_testing.daemon import eventually
 from kvtier_testing.layers import LayerWriter
 from test_nodes import PLAINTEXT, Node, cluster
 

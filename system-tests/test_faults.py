@@ -10,7 +10,8 @@ import time
 
 import pytest
 from kvtier_testing.blocks import blocks, keys, wrong_blocks
-from kvtier_testing.daemon import HANG_S, Daemon, eventually, importing, slots_balance
+from kvtier_testing.counts import slots_balance
+from kvtier_testing.daemon import HANG_S, Daemon, eventually, importing
 from kvtier_testing.peer import RINGS_OFFSET
 
 from checks.shared.raw_session import Raw, connect

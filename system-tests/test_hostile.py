@@ -16,7 +16,8 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from kvtier_testing.blocks import blocks, keys, wrong_blocks
-from kvtier_testing.daemon import Daemon, eventually, slots_balance
+from kvtier_testing.counts import slots_balance
+from kvtier_testing.daemon import Daemon, eventually
 
 from checks.shared.raw_session import EDGES_64, PAGE, Raw, connect, fuzzed, grants, hello, record, small_keys, status_of
 from kvtier import Client, Status

@@ -35,14 +35,25 @@ class NodeDaemon:
         folder.mkdir(exist_ok=True)
         self.socket = folder / "kvtier.sock"
         self.log = folder / "daemon.log"
-        command = process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, _MEMORY_ONLY | dict(settings))
-        self._process, _ = process.start(within(command), self.log, failure)
+        self._command = within(process.command_of([str(process.PROGRAMS / "kvtierd")], self.socket, _MEMORY_ONLY | dict(settings)))
+        self._failure = failure
+        self._process, _ = process.start(self._command, self.log, failure)
+        self._timeout_s = timeout_s
         self.client = Client(self.socket, timeout=timeout_s)
 
     def kill(self) -> None:
         """Ends the daemon at once, without its word."""
         self._process.kill()
         self._process.wait()
+
+    def kill_and_start(self) -> None:
+        """Kills the daemon without warning, and starts it again, without its blocks. The client is another one then."""
+        self.kill()
+        process.stop(self._process)
+        self.client.close()
+        self._process, _ = process.start(self._command, self.log, self._failure)
+        # The counters of the old one would be those of the dead daemon's memory.
+        self.client = Client(self.socket, timeout=self._timeout_s)
 
     def stop(self) -> None:
         self.client.close()

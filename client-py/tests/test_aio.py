@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from kvtier_testing.blocks import block, blocks, keys, wrong_blocks
-from kvtier_testing.daemon import HANG_S, Daemon, in_a_folder, slots_balance
+from kvtier_testing.counts import slots_balance
+from kvtier_testing.daemon import HANG_S, Daemon, in_a_folder
 from kvtier_testing.remote import RemoteDaemon
 
 from kvtier import Status, aio

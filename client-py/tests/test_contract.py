@@ -9,7 +9,8 @@ from typing import TypeAlias
 import numpy
 import pytest
 from kvtier_testing.blocks import block, blocks, keys, put_all, wrong_blocks
-from kvtier_testing.daemon import HANG_S, Daemon, eventually, in_a_folder, slots_balance
+from kvtier_testing.counts import slots_balance
+from kvtier_testing.daemon import HANG_S, Daemon, eventually, in_a_folder
 from kvtier_testing.remote import RemoteDaemon
 
 from kvtier import Client, InvalidArgument, LoadReport, NamespaceMismatch, Priority, Status, Tier
