@@ -1459,6 +1459,7 @@ def test_twoLoadsWithTheirLastBlocksUnderWay_bothAreWaitedFor(engines: Make, tru
     # An idle engine would be told of the first one before the second has come as far.
     for load in worker._loads.values():
         load.hold(hold, 1 << 30)
+    assert eventually(lambda: all(load.may_be_promised for load in worker._loads.values()))
     engine.step_until(lambda: not worker._loads)
     assert len(worker._promised) == 2
     soon(region)
