@@ -478,6 +478,7 @@ class Check:
         pool = self.llama(32, 16)
         pool.register(self.jvm, "llama")
         rounds = 40 if self.quick else 60
+        works = loops()
         cases: list[tuple[str, dict[str, object]]] = [("calibrated", {}), ("calibrated_gentle", {"enough": 0.6})]
         cases += [(f"staged_{blocks}_blocks", {"strategy": "STAGED", "stagingBlocks": blocks}) for blocks in (16, 64, 128)]
         cases += [(f"kernel_{blocks}_blocks", {"strategy": "KERNEL", "writeBlocks": blocks, "readBlocks": blocks}) for blocks in (4, 16)]
@@ -502,7 +503,7 @@ class Check:
                 alone = self.jvm.take_rows()
                 self.row(f"speed_{mode.lower()}_{name}", alone["alone"], "GB/s")
                 self.row(f"speed_{mode.lower()}_{name}_cpu", alone["alone_cpu"], "ms/GB")
-                for loop_name, loop in loops().items():
+                for loop_name, loop in works.items():
                     quiet, busy, rates = [], [], []
                     for _ in range(2):
                         quiet.append(pass_ms(loop, rounds))

@@ -235,7 +235,7 @@ class Pool:
 
 
 def slept_ms(seconds: float) -> float:
-    """In the place of an engine's work, where there is no GPU."""
+    """A pause, which stands for an engine's work where there is no GPU. Returns its length in milliseconds."""
     time.sleep(seconds)
     return seconds * 1e3
 
