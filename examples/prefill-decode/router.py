@@ -77,9 +77,9 @@ class Prefill:
             otherwise: the request for a decode engine that computes the prompt itself.
         """
         self.otherwise = otherwise
-        self.has_failed = False
         self._compute = compute
         self._lock = threading.Lock()
+        self._has_failed = False
         self._waiting: socket.socket | None = None
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -90,19 +90,25 @@ class Prefill:
             has_stored = False
         if not has_stored:
             with self._lock:
-                self.has_failed = True
+                self._has_failed = True
                 end(self._waiting)
 
-    def watch(self, waiting: socket.socket | None) -> None:
-        """A decode engine waits at this connection; None: its answer has begun, or it waits no more."""
+    def watch(self, waiting: socket.socket) -> None:
+        """A decode engine waits at this connection."""
         with self._lock:
             self._waiting = waiting
-            if self.has_failed:
+            if self._has_failed:
                 end(waiting)
+
+    def let_go(self) -> bool:
+        """The decode engine's answer has begun, or it waits no more; returns whether its connection was ended."""
+        with self._lock:
+            self._waiting = None
+            return self._has_failed
 
 
 def end(connection: socket.socket | None) -> None:
-    """Wakes the thread that waits for an answer."""
+    """Wakes the thread that waits for an answer, if there is one."""
     if connection is not None:
         try:
             connection.shutdown(socket.SHUT_RDWR)
@@ -266,6 +272,7 @@ class Handler(BaseHTTPRequestHandler):
         """Passes a request to a decode engine, and its answer to the client; a second time if the prefill engine fails meanwhile."""
         engine, connection = self.router.decoding()
         with contextlib.closing(connection):
+            problem: Exception | None = None
             try:
                 connection.request(method, engine.path.rstrip("/") + self.path, None if asked is None else json.dumps(asked).encode(), headers)
                 if prefill is not None:
@@ -273,16 +280,14 @@ class Handler(BaseHTTPRequestHandler):
                 response = connection.getresponse()
                 rest = pieces(response)
                 first = next(rest, b"")
-                if prefill is not None:
-                    prefill.watch(None)
             except (OSError, http.client.HTTPException) as error:
-                if prefill is not None:
-                    prefill.watch(None)
-                if prefill is None or not prefill.has_failed:
-                    self._refuse(Refused(502, f"decode engine {engine.geturl()} does not answer: {error}"))
-                    return
-            else:
-                self._answer(engine, response, itertools.chain([first] if first else [], rest))
+                problem = error
+            # An answer of a connection that was ended has no body, or a part of one.
+            if prefill is None or not prefill.let_go():
+                if problem is None:
+                    self._answer(engine, response, itertools.chain([first] if first else [], rest))
+                else:
+                    self._refuse(Refused(502, f"decode engine {engine.geturl()} does not answer: {problem}"))
                 return
         self._pass_on(method, prefill.otherwise, headers)
 
