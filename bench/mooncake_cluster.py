@@ -63,7 +63,7 @@ class Node:
         return [self._buffer + nth * self._block_bytes for nth in range(count)]
 
     def _get(self, keys: Sequence[str]) -> list[str]:
-        # Bytes of an earlier get must not pass for this one's.
+        # Bytes that an earlier get left in the buffer must not count as those of this get.
         ctypes.memset(self._buffer, 0, len(keys) * self._block_bytes)
         got = self._store.batch_get_into(list(keys), self._places(len(keys)), [self._block_bytes] * len(keys))
         right = []
@@ -93,6 +93,16 @@ def node(port: int, block_bytes: int, content: Content) -> Node:
     return Node(store, block_bytes, content)
 
 
+def row_of(nodes: Sequence[Node], seconds: float) -> dict[str, Any]:
+    return {
+        "hit_ratio": sum(one.hits for one in nodes) / sum(one.references for one in nodes),
+        "lost": sum(one.lost for one in nodes),
+        "refused": sum(one.refused for one in nodes),
+        "lookup_p50_us": statistics.median(ns for one in nodes for ns in one.lookup_ns) / 1000,
+        "seconds": seconds,
+    }
+
+
 def main() -> None:
     """Prints the row. The argument is a JSON object: trace, requests, nodes, block_bytes, node_bytes and seed."""
     options = json.loads(sys.argv[1])
@@ -100,7 +110,7 @@ def main() -> None:
     trace = read_trace(Path(options["trace"]), options["requests"])
     content = Content(block_bytes)
     router = random.Random(options["seed"])
-    # What the library prints must not stand around the row.
+    # Text that the library prints must not mix with the row.
     answers = os.fdopen(os.dup(1), "w")
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -112,20 +122,12 @@ def main() -> None:
         begun = time.monotonic()
         for block_ids in trace:
             router.choice(nodes).request(block_ids)
-        seconds = time.monotonic() - begun
+        row = row_of(nodes, time.monotonic() - begun)
     except Exception as error:  # noqa: BLE001 - whatever it is, the asker shows it
-        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=answers, flush=True)
-        return
+        row = {"error": f"{type(error).__name__}: {error}"}
     finally:
         if sidecar is not None:
             sidecar.stop()
-    row = {
-        "hit_ratio": sum(one.hits for one in nodes) / sum(one.references for one in nodes),
-        "lost": sum(one.lost for one in nodes),
-        "refused": sum(one.refused for one in nodes),
-        "lookup_p50_us": statistics.median(ns for one in nodes for ns in one.lookup_ns) / 1000,
-        "seconds": seconds,
-    }
     print(json.dumps(row), file=answers, flush=True)
     # The library's threads do not end by themselves.
     os._exit(0)
