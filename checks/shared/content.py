@@ -18,7 +18,7 @@ class Content:
     """
 
     _step = 1
-    """windows begin at a multiple of so many bytes"""
+    """each window begins at a multiple of this number of bytes"""
 
     def __init__(self, block_bytes: int) -> None:
         self.block_bytes = block_bytes
@@ -27,7 +27,11 @@ class Content:
         self._base = memoryview(self._made(_BASE_BYTES + _PAGE_BYTES))
 
     def _made(self, count: int) -> bytes:
-        """So many bytes for all blocks."""
+        """The bytes that all blocks are cut from.
+
+        Args:
+            count: the number of these bytes.
+        """
         return random.Random(self.block_bytes).randbytes(count)
 
     def block(self, key: bytes) -> bytes:
@@ -49,7 +53,7 @@ class Content:
 
 
 class KvContent(Content):
-    """As `Content`, of bf16 elements that are normally distributed, as those of a KV cache are."""
+    """Blocks like those of `Content`, whose elements are bf16 and normally distributed, as those of a KV cache are."""
 
     _step = 2
 

@@ -113,7 +113,7 @@ class PolledDouble:
         self.cancelled.append(call)
 
     def answer(self, call: Any, statuses: list[Status]) -> list[str]:
-        """What is done with the leases that the answer brings."""
+        """Answers a get. The list that is returned notes when the leases of the answer are released."""
         done: list[str] = []
         leases: Any = SimpleNamespace(release=lambda: done.append("released"))
         run = next((at for at, one in enumerate(statuses) if one is not Status.OK), len(statuses))

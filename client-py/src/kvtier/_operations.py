@@ -790,8 +790,11 @@ class Hold(NamedTuple):
 
 
 def hold(context: Context, keys: Sequence[bytes], lease_ns: int, node: str = "") -> Operation[Hold]:
-    """As `acquire` for the leading run, but maps nothing. With a node, blocks that are nowhere yet are expected from there; there are at
-    most KEYS_MAX then."""
+    """Leases on the leading run, as `acquire` takes them, but without mapped slabs.
+
+    Args:
+        node: the node from which blocks that are nowhere yet are expected; with a node there are at most KEYS_MAX keys.
+    """
     if node and not context.link.expects:
         return Hold(0, [Status.MISS] * len(keys), None, 0, Status.VERSION_MISMATCH)
     namespace, status = yield from _namespace_id(context)

@@ -353,7 +353,7 @@ class Namespace:
     def _lease(
         self, keys: Sequence[bytes], *, leading_run: bool = False, no_wait: bool = False, lease_s: float = 0.0, **options: Unpack[Options]
     ) -> Leases:
-        """As `acquire`, for blocks that are read one by one, if at all (`Leases.read`): encoded blocks are not decoded before."""
+        """Leases as those of `acquire`, for blocks that are read one by one, if at all (`Leases.read`). Encoded blocks are decoded by `read`."""
         return self._acquire(keys, acquire_flags(leading_run, no_wait), lease_s, "", False, options)
 
     def _acquire(self, keys: Sequence[bytes], flags: int, lease_s: float, expected_from: str, decodes: bool, options: Options) -> Leases:

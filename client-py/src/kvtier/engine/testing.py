@@ -600,7 +600,7 @@ class AdapterContract:
 
     def _counter(self, daemon: Daemon, name: str) -> int:
         with Client(daemon.socket_path, timeout=PATIENCE_S) as client:
-            # What `Client.counters` reads may be of a moment ago.
+            # The values that `Client.counters` reads can be a moment old.
             return int(client.stats()["counters"][name])
 
     def _expecting(self, wishes: dict[str, Any], pools: int = 1) -> tuple[Driver, Driver, list[int]]:
