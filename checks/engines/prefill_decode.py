@@ -133,31 +133,29 @@ class PrefillDecode(Rows):
         never = prompts_of(48, 0, len(prompts) // _AT_ONCE)
         tokens: list[Any] = []
         params_of_all: list[Any] = []
-        promised = hits = local = late = expected_us = gets = got = 0.0
+        cached: list[int] = []
+        hits = local = late = expected_us = gets = got = 0.0
         for begin in range(0, len(prompts), _AT_ONCE):
             some = prompts[begin : begin + _AT_ONCE]
             params = prefill.run(requests=[{"tokens": one} for one in some], tokens=1)["params"]
             params_of_all += params
-            promised += sum(one["kvtier"]["expect_tokens"] for one in params if one)
             aborted = never[begin // _AT_ONCE % len(never)]
             requests: list[dict[str, Any]] = [{"tokens": one, "params": said} for one, said in zip(some, params, strict=True)]
             requests.append({"tokens": aborted, "params": {"kvtier": _expected_of("node-0")}, "abort_s": 0.2})
             answer = decode.run(requests=requests, tokens=_TOKENS)
             tokens += answer["tokens"][:-1]
+            cached += answer["cached"][:-1]
             hits += answer["counters"]["external_prefix_cache_hits"]
             local += answer["counters"]["prefix_cache_hits"]
             late += answer["counters"].get("kvtier_expected_late", 0)
             expected_us += answer["counters"].get("kvtier_expected_us", 0)
             gets += answer["counters"].get("kvtier_expected_gets", 0)
             got += answer["counters"].get("kvtier_expected_got", 0)
-        most = sum(map(whole, prompts))
         same = sum(one == other for one, other in zip(tokens, right, strict=True))
         self.hold("tokens, prefill and decode apart", same == len(prompts), f"{same} of {len(prompts)} prompts as of one engine")
-        text = f"{promised:,.0f} of {most:,} tokens in whole blocks"
-        # It promises nothing of a prompt in its own cache if its daemon does not answer in time.
-        self.hold("the prefill engine's promises", PROMISED_SHARE_MIN * most <= promised <= most, text, promised=promised, most=most)
-        text = f"{hits:,.0f} tokens from the other node and {local:,.0f} of the engine's own cache, of {most:,} in whole blocks; {late:.0f} prompts late"
-        self.hold("hits, prefill and decode apart", hits + local == most and hits > 0, text, hits=hits, local=local, most=most, late=late)
+        self._promises("prefill and decode apart", prompts, params_of_all, cached)
+        text = f"{hits:,.0f} tokens from the other node, {local:,.0f} of the engine's own cache; {late:.0f} prompts late"
+        self.hold("hits from the other node", hits > 0, text, hits=hits, local=local, late=late)
         asked = [one for one in params_of_all if one]
         named = sum(one["kvtier"].get("expect_from") == "node-0" for one in asked)
         self.hold("the prefill engine names its node", named == len(asked) > 0, f"in {named} of {len(asked)} answers")
@@ -167,6 +165,18 @@ class PrefillDecode(Rows):
         self.hold("gets of expected blocks", gets == all_asked and got >= EXPECTED_SHARE_MIN * len(asked), text, gets=gets, got=got)
         self._rests(there)
         self.tell("prompts waited for their blocks", f"{expected_us / 1e3 / len(prompts):.1f} ms on average", expected_us=expected_us)
+
+    def _promises(self, case: str, prompts: list[list[int]], params: list[Any], cached: list[int]) -> None:
+        """The decode engine has at least what the prefill engine has promised, of each prompt."""
+        promised = [said["kvtier"]["expect_tokens"] if said else 0 for said in params]
+        most = sum(map(whole, prompts))
+        # Blocks of the prefill engine's own cache are not promised if its daemon does not have them yet, or does not answer in time.
+        text = f"{sum(promised):,} of {most:,} tokens in whole blocks"
+        are_right = all(one <= whole(prompt) for one, prompt in zip(promised, prompts, strict=True))
+        self.hold(f"promises, {case}", are_right and sum(promised) >= PROMISED_SHARE_MIN * most, text, promised=sum(promised), most=most)
+        broken = sum(have < one for have, one in zip(cached, promised, strict=True))
+        text = f"{sum(cached):,} of {most:,} tokens in whole blocks; {broken} prompts have less than was promised"
+        self.hold(f"hits, {case}", broken == 0, text, hits=sum(cached), most=most, broken=broken)
 
     def _timed(self, prefill: Engine, decode: Engine, prompts: list[list[int]], right: list[Any], computed_ms: list[float]) -> None:
         """From the prefill engine's answer to the first token of the decode engine, one prompt at a time."""
@@ -261,8 +271,7 @@ class PrefillDecode(Rows):
                         answer = decode.run(requests=requests, tokens=_TOKENS)
             what = f"prefill with {writer}, decode with {reader}"
             self.hold(f"tokens, {what}", answer["tokens"] == tokens[reader], "as of one engine")
-            hits, most = (sum(answer["counters"][f"{kind}prefix_cache_hits"] for kind in ("", "external_"))), sum(map(whole, prompts))
-            self.hold(f"hits, {what}", hits == most, f"{hits:,.0f} of {most:,} tokens in whole blocks", hits=hits, most=most)
+            self._promises(what, prompts, params, answer["cached"])
 
 
 def _expected_of(node: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ def served(engine: Any, command: dict[str, Any]) -> dict[str, Any]:
             from the beginning; ``tokens``: how many each generates; ``reset``: the engine forgets its own prefix cache before.
 
     Returns:
-        For each request: the ``tokens`` that were generated, or null if it was aborted; the ``params`` that the connector gave; ``first_s``,
-        the time to the first token. And the ``counters``.
+        For each request: the ``tokens`` that were generated, or null if it was aborted; the ``params`` that the connector gave; ``cached``, the
+        number of its prompt's tokens that were not computed; ``first_s``, the time to the first token. And the ``counters``.
     """
     before = engine.counters()
     if command.get("reset"):
@@ -25,6 +25,7 @@ def served(engine: Any, command: dict[str, Any]) -> dict[str, Any]:
     core = engine.llm.llm_engine
     tokens: list[list[int] | None] = [None] * len(requests)
     params: list[Any] = [None] * len(requests)
+    cached = [0] * len(requests)
     first_s: list[float] = [0.0] * len(requests)
     begun = time.monotonic()
     for number, request in enumerate(requests):
@@ -43,7 +44,8 @@ def served(engine: Any, command: dict[str, Any]) -> dict[str, Any]:
             first_s[number] = first_s[number] or time.monotonic() - begun
             if output.finished and output.outputs[0].finish_reason != "abort":
                 tokens[number], params[number] = list(output.outputs[0].token_ids), output.kv_transfer_params
+                cached[number] = output.num_cached_tokens or 0
         if not outputs:
             time.sleep(_PAUSE_S)
     counters = {name: value - before.get(name, 0) for name, value in engine.counters().items()}
-    return {"tokens": tokens, "params": params, "first_s": first_s, "counters": counters}
+    return {"tokens": tokens, "params": params, "cached": cached, "first_s": first_s, "counters": counters}
