@@ -13,6 +13,7 @@ import java.util.ArrayDeque;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 
@@ -24,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  * thread.
  */
 final class PieceSender {
-  /** The most blocks that a node expects over one link. */
+  /** The most blocks that a node expects over one link, and that the index is told of. */
   static final int FOLLOWS_MAX = 4096;
 
   /** The most bytes, and frames, that are under way. */
@@ -85,6 +86,9 @@ final class PieceSender {
   private final NodeServer server;
   private final Map<Long, Followed> follows = new HashMap<>();
 
+  /** Blocks that the node expects no more, of which the index has not been told yet. */
+  private final AtomicInteger ending = new AtomicInteger();
+
   /** Blocks with something to send. */
   private final ArrayDeque<Followed> queue = new ArrayDeque<>();
 
@@ -106,7 +110,8 @@ final class PieceSender {
     }
     Followed followed =
         new Followed(id, wanted, (one, news) -> server.later(() -> told(session, from, one, news)));
-    if (follows.size() < FOLLOWS_MAX && server.index().call(session, followed.call)) {
+    boolean isOneTooMany = follows.size() + ending.get() >= FOLLOWS_MAX;
+    if (!isOneTooMany && server.index().call(session, followed.call)) {
       follows.put(id, followed);
     } else {
       // The link bounds such answers: it closes, or reads nothing, when too many wait.
@@ -126,7 +131,10 @@ final class PieceSender {
 
   private void endIfUnused(Session session, Followed followed) {
     if (followed.isStopped && followed.underway == 0 && follows.remove(followed.id, followed)) {
-      server.surely(session, new NodeCall.Unfollow(followed.call, followed.isDamaged));
+      ending.getAndIncrement();
+      server.surely(
+          session,
+          new NodeCall.Unfollow(followed.call, followed.isDamaged, ending::getAndDecrement));
     }
   }
 

@@ -1163,7 +1163,8 @@ final class ClusterSimulation implements AutoCloseable {
               told -> {
                 follow.told().accept(told);
                 if (told instanceof NodeCall.Followed.Whole) {
-                  boolean ignored = index.call(session, new NodeCall.Unfollow(made[0], false));
+                  boolean ignored =
+                      index.call(session, new NodeCall.Unfollow(made[0], false, () -> {}));
                 }
               });
       return index.call(session, made[0]);

@@ -70,7 +70,7 @@ final class NodeFollowersTest {
   }
 
   private void unfollow(Session node, NodeCall.Follow call) {
-    assertTrue(sessions.call(node, new NodeCall.Unfollow(call, false)));
+    assertTrue(sessions.call(node, new NodeCall.Unfollow(call, false, () -> {})));
     work();
   }
 

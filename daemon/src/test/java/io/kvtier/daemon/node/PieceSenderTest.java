@@ -94,9 +94,26 @@ final class PieceSenderTest {
     assertEquals(2 * PieceSender.FOLLOWS_MAX + 1, index.calls.size());
   }
 
-  /** An index that notes what it is asked. */
+  @Test
+  void follow_blocksThatTheNodeGivesUpAtOnce_countUntilTheIndexKnows() throws FrameException {
+    index.isBehind = true;
+    for (int i = 0; i < MANY; i++) {
+      follow(2 + i);
+      link.hear(Frame.of(FrameType.STOP, Status.OK, OURS, THEIRS, 2 + i));
+    }
+    assertEquals(2 * PieceSender.FOLLOWS_MAX, index.calls.size());
+    assertEquals(MANY - PieceSender.FOLLOWS_MAX, link.frames.size());
+    index.endAll();
+    follow(1_000_000);
+    assertEquals(2 * PieceSender.FOLLOWS_MAX + 1, index.calls.size());
+  }
+
+  /** An index that notes the calls. */
   private static final class FakeIndex implements NodeIndex {
     final List<NodeCall> calls = new ArrayList<>();
+
+    /** Whether the calls wait. */
+    boolean isBehind;
 
     /** The news of each block, told at once; null: none. */
     NodeCall.@Nullable Followed news;
@@ -121,7 +138,21 @@ final class PieceSenderTest {
       if (news != null && call instanceof NodeCall.Follow follow) {
         follow.told().accept(news);
       }
+      if (!isBehind) {
+        end(call);
+      }
       return true;
+    }
+
+    private static void end(NodeCall call) {
+      if (call instanceof NodeCall.Unfollow unfollow) {
+        unfollow.ended().run();
+      }
+    }
+
+    /** Carries out the calls that wait. */
+    void endAll() {
+      calls.forEach(FakeIndex::end);
     }
 
     @Override

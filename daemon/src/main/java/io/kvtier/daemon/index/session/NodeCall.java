@@ -116,8 +116,9 @@ public sealed interface NodeCall {
    * Nothing of a block is read here any more on account of a {@link Follow}.
    *
    * @param isDamaged whether the bytes that arrived did not match: the block is then checked here
+   * @param ended runs on the index's thread when the follow has ended
    */
-  record Unfollow(Follow follow, boolean isDamaged) implements NodeCall {}
+  record Unfollow(Follow follow, boolean isDamaged, Runnable ended) implements NodeCall {}
 
   // ---- blocks that another node pushes
 

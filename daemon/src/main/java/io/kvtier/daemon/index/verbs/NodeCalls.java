@@ -71,8 +71,10 @@ public final class NodeCalls {
       case NodeCall.Release(long lease, boolean isDamaged) ->
           holdings.endLease(session, lease, isDamaged);
       case NodeCall.Follow follow -> followers.follow(session, follow);
-      case NodeCall.Unfollow(var follow, boolean isDamaged) ->
-          followers.unfollow(session, follow, isDamaged);
+      case NodeCall.Unfollow(var follow, boolean isDamaged, var ended) -> {
+        followers.unfollow(session, follow, isDamaged);
+        ended.run();
+      }
       case NodeCall.Introduce introduce ->
           introduce.answer().accept(intake.introduce(session, introduce));
       case NodeCall.Reserve(var block, var answer) -> answer.accept(intake.reserve(session, block));
