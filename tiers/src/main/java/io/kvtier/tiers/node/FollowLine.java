@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,6 +21,9 @@ final class FollowLine {
   /** How many frames may wait in the link before others wait here. */
   private static final int QUEUED_MAX = 256;
 
+  /** The shortest time between two looks for blocks that are late. */
+  private static final long LOOK_EVERY_NS = TimeUnit.MILLISECONDS.toNanos(5);
+
   /** The piece that is arriving. */
   private record Arriving(long id, Follow follow, Messages.Piece piece) {}
 
@@ -29,6 +33,12 @@ final class FollowLine {
 
   /** FOLLOW and STOP frames for which the link has no space yet. */
   private final ArrayDeque<Frame> unsent = new ArrayDeque<>();
+
+  /** The time of the next look for blocks that are late, if there are blocks. */
+  private long nextLookNs;
+
+  /** Whether blocks may have been given up since the last look. */
+  private boolean isToLook;
 
   private @Nullable Arriving arriving;
 
@@ -51,21 +61,44 @@ final class FollowLine {
   /** Asks the node for a block. */
   void begin(Follow follow, long nowNs) {
     long id = reader.nextId();
+    long deadlineNs = follow.transfer.deadlineNs;
+    if (follows.isEmpty() || deadlineNs - nextLookNs < 0) {
+      nextLookNs = deadlineNs;
+    }
     follows.put(id, follow);
     unsent.add(
         owner
             .frame(FrameType.FOLLOW, Status.OK, id)
-            .with(Messages.followOf(follow.transfer, follow.transfer.deadlineNs - nowNs)));
+            .with(Messages.followOf(follow.transfer, deadlineNs - nowNs)));
   }
 
-  /** Sends what waits, and gives up the blocks that nobody waits for any more. */
+  /** Has the next round look for blocks that were given up. */
+  void lookForGivenUp() {
+    isToLook = true;
+  }
+
+  /** Sends what waits, and ends the blocks that are late or were given up. */
   void advance(NodeLink link, long nowNs) {
+    if (isToLook || (!follows.isEmpty() && nowNs - nextLookNs >= 0)) {
+      isToLook = false;
+      look(link, nowNs);
+    }
+    while (!unsent.isEmpty() && link.queued() < QUEUED_MAX) {
+      link.send(unsent.remove());
+    }
+  }
+
+  private void look(NodeLink link, long nowNs) {
     List<Long> over = new ArrayList<>();
-    follows.forEach((id, follow) -> {
-      if (follow.isOver(nowNs)) {
-        over.add(id);
+    long leftNs = Long.MAX_VALUE;
+    for (Map.Entry<Long, Follow> each : follows.entrySet()) {
+      if (each.getValue().isOver(nowNs)) {
+        over.add(each.getKey());
+      } else {
+        leftNs = Math.min(leftNs, each.getValue().transfer.deadlineNs - nowNs);
       }
-    });
+    }
+    nextLookNs = nowNs + Math.max(leftNs, LOOK_EVERY_NS);
     for (Long id : over) {
       Follow follow = follows.get(id);
       if (follow != null) {
@@ -75,9 +108,6 @@ final class FollowLine {
           end(link, id, follow, Status.DEADLINE, "it was not in time");
         }
       }
-    }
-    while (!unsent.isEmpty() && link.queued() < QUEUED_MAX) {
-      link.send(unsent.remove());
     }
   }
 

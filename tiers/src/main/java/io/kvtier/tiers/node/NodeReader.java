@@ -156,6 +156,11 @@ public final class NodeReader {
     transport.wake();
   }
 
+  /** Ends the expected blocks that were given up. */
+  void endGivenUp() {
+    change(() -> links.forEach(PeerLink::lookForGivenUp));
+  }
+
   /** Has all nodes asked. */
   void ask(List<Question> questions) {
     toAsk.add(questions);

@@ -226,14 +226,18 @@ public final class NodeTier {
 
   /**
    * Waits for blocks that a node is going to have, and takes their pieces. The transfers name the
-   * node. A transfer that is given up ends soon after {@link #wakeReaders}.
+   * node. A transfer that is given up ends soon after {@link #endGivenUp}.
    */
   public Pipeline expected() {
     return expected;
   }
 
-  /** Has the readers look for transfers that are given up; from any thread. */
-  public void wakeReaders() {
+  /** Has the readers end the expected blocks that are given up; from any thread. */
+  public void endGivenUp() {
+    readers.forEach(NodeReader::endGivenUp);
+  }
+
+  private void wakeReaders() {
     readers.forEach(NodeReader::wake);
   }
 

@@ -132,6 +132,11 @@ final class PeerLink implements NodeLink.Listener {
     return true;
   }
 
+  /** Has the next round look for expected blocks that were given up. */
+  void lookForGivenUp() {
+    follows.lookForGivenUp();
+  }
+
   @Nullable NodeLink link() {
     return link;
   }

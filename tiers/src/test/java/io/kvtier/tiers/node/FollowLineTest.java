@@ -14,7 +14,6 @@ import io.kvtier.tiers.transfer.TroubleLog;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -44,6 +43,9 @@ final class FollowLineTest {
   private final MemorySegment slab = Arena.ofAuto().allocate(LENGTH);
   private ScriptedTransport.Link node;
 
+  /** How long the next block may take. */
+  private int delayMs = 100;
+
   @BeforeEach
   void connect() throws FrameException {
     tier.join(new NodeAddress("a", 1));
@@ -59,15 +61,11 @@ final class FollowLineTest {
   }
 
   private Transfer expect(String name) {
-    Transfer block = new Transfer(0);
-    block.namespaceHigh = 1;
-    block.namespaceLow = 2;
-    block.keyBytes = 8;
-    ByteBuffer.wrap(block.key).putLong(7);
+    Transfer block = DirectoryReader.block(7);
     block.slab = slab;
     block.length = LENGTH;
     block.node = checksumOf(name);
-    block.deadlineNs = transport.nowNs + 100 * MS;
+    block.deadlineNs = transport.nowNs + delayMs * MS;
     assertTrue(tier.expected().offer(block));
     var _ = reader.doWork();
     return block;
@@ -106,6 +104,12 @@ final class FollowLineTest {
   private void pass(long ns) {
     transport.nowNs += ns;
     var _ = reader.doWork();
+  }
+
+  private void giveUp(Transfer block) {
+    block.givenUp = true;
+    tier.endGivenUp();
+    pass(0);
   }
 
   /** The only transfer that is over. */
@@ -166,8 +170,7 @@ final class FollowLineTest {
     Transfer block = expect("a:1");
     Frame follow = followed();
     assertNotNull(piece(follow, 0, 1));
-    block.givenUp = true;
-    pass(0);
+    giveUp(block);
     assertEquals(Status.CANCELLED, over().status);
     assertEquals(follow.id(), node.take(FrameType.STOP).id());
     assertNull(piece(follow, 1, 2));
@@ -183,8 +186,7 @@ final class FollowLineTest {
     Frame follow = followed();
     node.holdsDiscarded = true;
     assertNotNull(node.beginPiece(follow, UNITS, 0, 1, UNIT));
-    block.givenUp = true;
-    pass(0);
+    giveUp(block);
     assertEquals(List.of(), finished(), "the piece still arrives");
     Runnable released = node.released;
     assertNotNull(released);
@@ -199,8 +201,7 @@ final class FollowLineTest {
     Transfer block = expect("a:1");
     node.holdsDiscarded = true;
     assertNotNull(node.beginPiece(followed(), UNITS, 0, 1, UNIT));
-    block.givenUp = true;
-    pass(0);
+    giveUp(block);
     assertEquals(List.of(), finished());
     node.close("enough");
     assertEquals(Status.CANCELLED, over().status);
@@ -218,6 +219,24 @@ final class FollowLineTest {
     Transfer block = over();
     assertEquals(Status.DEADLINE, block.status);
     assertEquals("node a:1: it was not in time, and parts 1 to 1 of 4 have not come", block.cause);
+  }
+
+  @Test
+  void blocksWithManyDeadlines_endAtEach_orAMomentLater() {
+    List<Integer> delays = List.of(40, 10, 70, 12);
+    for (int delay : delays) {
+      delayMs = delay;
+      var _ = expect("a:1");
+    }
+    List<Integer> over = new ArrayList<>();
+    for (int i = 0; i < 100; i++) {
+      pass(MS);
+      over.add(finished().size());
+    }
+    assertEquals(1, over.get(9), "the first one ends at once");
+    assertEquals(1, over.get(14), "the second one ends with the next look");
+    assertEquals(1, over.get(39));
+    assertEquals(1, over.get(69));
   }
 
   @Test

@@ -26,6 +26,9 @@ import java.util.function.LongSupplier;
 public final class ExpectedBlocks implements BlockSource {
   private static final long LOOK_EVERY_NS = 5_000_000;
 
+  /** Expectations that were left behind do no harm, and there may be many. */
+  private static final long CLEAN_EVERY_NS = 1_000_000_000;
+
   private static final Traits TRAITS =
       new Traits(
           TierId.NODE,
@@ -48,6 +51,7 @@ public final class ExpectedBlocks implements BlockSource {
   private final Map<Integer, Expectation> expectations = new HashMap<>();
 
   private long nextLookNs;
+  private long nextCleanNs;
 
   private ExpectedBlocks(NodeTier nodes, IndexCore core, IntPredicate isAwaited) {
     this.nodes = nodes;
@@ -108,10 +112,13 @@ public final class ExpectedBlocks implements BlockSource {
       return;
     }
     nextLookNs = nowNs + LOOK_EVERY_NS;
-    // A block that was given up before it got a slot leaves its expectation behind.
-    expectations.values().removeIf(one -> nowNs - one.deadlineNs >= 0);
+    if (nowNs - nextCleanNs >= 0) {
+      nextCleanNs = nowNs + CLEAN_EVERY_NS;
+      // A block that was given up before it got a slot leaves its expectation behind.
+      expectations.values().removeIf(one -> nowNs - one.deadlineNs >= 0);
+    }
     if (pipeline.giveUpUnawaited()) {
-      nodes.wakeReaders();
+      nodes.endGivenUp();
     }
   }
 
