@@ -22,40 +22,52 @@ final class LinkTurns {
   /** A turn counts as no longer than this. */
   private static final long USED_NS_MAX = ROUND_NS;
 
+  /** A link that shares the thread. */
+  abstract static class Member {
+    private boolean isDue;
+    private long usedNs;
+
+    /** Does what there is to do, for a limited time; returns whether bytes were looked for. */
+    abstract boolean turn();
+  }
+
   private final LongSupplier clock;
-  private final PriorityQueue<TcpLink> due =
+  private final PriorityQueue<Member> due =
       new PriorityQueue<>(Comparator.comparingLong(link -> link.usedNs));
 
-  /** The time that the link of the last turn had used. */
+  /**
+   * The most time that a link had used before its turn. It never falls: otherwise each link that
+   * was idle would come ahead of the one before it.
+   */
   private long leastNs;
 
-  private @Nullable TcpLink current;
+  private @Nullable Member current;
 
   LinkTurns(LongSupplier clock) {
     this.clock = clock;
   }
 
   /** Takes in a link that another node has opened. */
-  void admit(TcpLink link) {
+  void admit(Member link) {
     link.usedNs = leastNs + AHEAD_NS;
   }
 
   /** A link has something to do. */
-  void add(TcpLink link) {
+  void add(Member link) {
     if (!link.isDue) {
       link.isDue = true;
-      if (link != current) {
+      if (!link.equals(current)) {
         enqueue(link);
       }
     }
   }
 
-  private void enqueue(TcpLink link) {
+  private void enqueue(Member link) {
     link.usedNs = Math.max(link.usedNs, leastNs - AHEAD_NS);
     due.add(link);
   }
 
-  void remove(TcpLink link) {
+  void remove(Member link) {
     link.isDue = false;
     due.remove(link);
   }
@@ -69,8 +81,8 @@ final class LinkTurns {
     int count = 0;
     long beforeNs = clock.getAsLong();
     long endNs = beforeNs + ROUND_NS;
-    for (TcpLink link = due.poll(); link != null; link = due.poll()) {
-      leastNs = link.usedNs;
+    for (Member link = due.poll(); link != null; link = due.poll()) {
+      leastNs = Math.max(leastNs, link.usedNs);
       link.isDue = false;
       current = link;
       count += link.turn() ? 1 : 0;

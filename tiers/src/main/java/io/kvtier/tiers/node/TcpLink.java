@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  * written from the slot straight to the socket. Only this link's thread touches them, so that a
  * slot is free as soon as the link has let go of it.
  */
-final class TcpLink implements NodeLink {
+final class TcpLink extends LinkTurns.Member implements NodeLink {
   /** After this long, other links have their turns: writing and reading each go on for as long. */
   private static final long TURN_NS = TimeUnit.MICROSECONDS.toNanos(200);
 
@@ -35,7 +35,7 @@ final class TcpLink implements NodeLink {
 
   private static final int FRAMES_WRITTEN = 16;
 
-  /** Of several frames: one block may be larger. */
+  /** Maximum bytes of several frames. One block may be larger. */
   private static final int BYTES_WRITTEN = 1 << 20;
 
   private enum State {
@@ -93,15 +93,10 @@ final class TcpLink implements NodeLink {
 
   private boolean isPaused;
 
-  /** Whether this link waits for its turn, and how much time its turns have taken; of the turns. */
-  boolean isDue;
-
-  long usedNs;
-
-  /** What the channel is ready for. */
+  /** The operations for which the channel is ready. */
   private int readyFor;
 
-  /** What the next turn has to do, beside what the channel is ready for. */
+  /** Whether the next turn reads, and writes, even if the channel is not said to be ready. */
   private boolean isToRead;
 
   private boolean isToWrite;
@@ -194,7 +189,7 @@ final class TcpLink implements NodeLink {
     transport.due(this);
   }
 
-  /** Does what there is to do, for a limited time; returns whether bytes were looked for. */
+  @Override
   boolean turn() {
     int operations = readyFor;
     readyFor = 0;
@@ -414,7 +409,7 @@ final class TcpLink implements NodeLink {
     }
   }
 
-  /** Gathers the next bytes; returns of how many frames. */
+  /** Gathers the next bytes; returns the number of their frames. */
   private int gather() {
     int buffers = 0;
     int frames = 0;
