@@ -6,10 +6,8 @@ import io.kvtier.daemon.node.SimulatedNetwork;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.Messages;
-import io.kvtier.tiers.node.NodeAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.SplittableRandom;
 import org.junit.jupiter.api.Test;
 
 /** A node asks a daemon which blocks it has. */
@@ -21,15 +19,7 @@ class QuestionsTest extends ServedContract {
 
   @Override
   Sides open(SimulatedNetwork.Acceptor acceptor) {
-    SimulatedNetwork network =
-        new SimulatedNetwork(
-            System::nanoTime,
-            new SplittableRandom(7),
-            new SimulatedNetwork.Faults(1_000, 0, 0, 3, 0));
-    NodeAddress address = new NodeAddress("receiver", 7076);
-    SimulatedNetwork.Transport to = network.transport(address);
-    to.accept(acceptor);
-    return new Sides(network.transport(new NodeAddress("sender", 7076)), to, address);
+    return simulated(System::nanoTime, acceptor);
   }
 
   private void ask(long id) {

@@ -29,6 +29,7 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -51,6 +52,15 @@ abstract class ServedContract {
 
   /** Makes both sides; the acceptor takes each link that comes. */
   abstract Sides open(SimulatedNetwork.Acceptor acceptor) throws IOException;
+
+  /** Both sides over a simulated network. */
+  static Sides simulated(LongSupplier clock, SimulatedNetwork.Acceptor acceptor) {
+    SimulatedNetwork network = SimulatedNetwork.withoutFaults(clock);
+    NodeAddress address = new NodeAddress("receiver", 7076);
+    SimulatedNetwork.Transport to = network.transport(address);
+    to.accept(acceptor);
+    return new Sides(network.transport(new NodeAddress("sender", 7076)), to, address);
+  }
 
   /** The side that pushes: it notes what it hears. */
   static final class Sender implements NodeLink.Listener {

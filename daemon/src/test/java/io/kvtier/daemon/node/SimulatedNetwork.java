@@ -86,6 +86,11 @@ public final class SimulatedNetwork {
     this.faults = faults;
   }
 
+  /** A network that loses nothing, and whose delays are short. */
+  public static SimulatedNetwork withoutFaults(LongSupplier clock) {
+    return new SimulatedNetwork(clock, new SplittableRandom(7), new Faults(1_000, 0, 0, 3, 0));
+  }
+
   /** Makes a link with a listener; false if the link is refused. */
   @FunctionalInterface
   public interface Acceptor {

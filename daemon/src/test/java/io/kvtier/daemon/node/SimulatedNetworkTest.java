@@ -2,17 +2,12 @@ package io.kvtier.daemon.node;
 
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeLink;
-import java.util.SplittableRandom;
 
 /** The simulated network is a network. */
 class SimulatedNetworkTest extends NodeTransportContract {
   @Override
   Pair open(NodeLink.Listener acceptor) {
-    SimulatedNetwork network =
-        new SimulatedNetwork(
-            System::nanoTime,
-            new SplittableRandom(7),
-            new SimulatedNetwork.Faults(1_000, 0, 0, 3, 0));
+    SimulatedNetwork network = SimulatedNetwork.withoutFaults(System::nanoTime);
     NodeAddress address = new NodeAddress("holder", 7076);
     SimulatedNetwork.Transport to = network.transport(address);
     to.accept(make -> {

@@ -62,6 +62,7 @@ final class DirectoryReader implements AutoCloseable {
     }
   }
 
+  /** The block of a key, with no place yet. */
   static Transfer block(int key) {
     Transfer block = new Transfer(0);
     block.namespaceHigh = 1;

@@ -56,22 +56,13 @@ final class NodeReaderTest {
 
   // ---- helpers
 
-  private static Transfer block(int key) {
-    Transfer block = new Transfer(0);
-    block.namespaceHigh = 1;
-    block.namespaceLow = 2;
-    block.keyBytes = 8;
-    ByteBuffer.wrap(block.key).putLong(key);
-    return block;
-  }
-
   /** Both nodes say that they have a block. */
   private void know(int key) throws FrameException {
     know(key, Frame.IN_MEMORY, Frame.IN_MEMORY);
   }
 
   private void know(int key, byte atA, byte atB) throws FrameException {
-    Transfer block = block(key);
+    Transfer block = DirectoryReader.block(key);
     String name =
         ObjectNames.ofBlock(
             block.namespaceHigh, block.namespaceLow, block.key, block.keyBytes, block.group);
@@ -83,7 +74,7 @@ final class NodeReaderTest {
   }
 
   private Transfer fetch(int key) {
-    Transfer transfer = block(key);
+    Transfer transfer = DirectoryReader.block(key);
     transfer.slab = slab;
     transfer.length = LENGTH;
     assertTrue(tier.pipeline().offer(transfer));
@@ -130,9 +121,9 @@ final class NodeReaderTest {
   @Test
   void fetch_beginsAfterALookupMustAskAgain_stillAsksTheHolder() throws FrameException {
     know(1, Frame.IN_MEMORY, Frame.ABSENT);
-    assertEquals(Presence.PRESENT, hints.lookup(ObjectKey.of(block(1))));
+    assertEquals(Presence.PRESENT, hints.lookup(ObjectKey.of(DirectoryReader.block(1))));
     pass(31_000 * MS);
-    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(block(1))));
+    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(DirectoryReader.block(1))));
     var _ = fetch(1);
     assertEquals(a, asked());
   }
@@ -200,15 +191,15 @@ final class NodeReaderTest {
     know(1, Frame.IN_MEMORY, Frame.ABSENT);
     know(2, Frame.ABSENT, Frame.IN_MEMORY);
     loads.begin(LENGTH);
-    loads.add(ObjectKey.of(block(2)));
+    loads.add(ObjectKey.of(DirectoryReader.block(2)));
     assertEquals(4.0 * MS, (double) loads.estimatedNs(), 0.2 * MS);
-    loads.add(ObjectKey.of(block(1)));
+    loads.add(ObjectKey.of(DirectoryReader.block(1)));
     assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.2 * MS);
     loads.begin(LENGTH);
     assertEquals(0, loads.estimatedNs());
     know(3);
     for (int i = 0; i < 3; i++) {
-      loads.add(ObjectKey.of(block(3)));
+      loads.add(ObjectKey.of(DirectoryReader.block(3)));
     }
     // Two blocks from b in the time of one from a.
     assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.4 * MS);
@@ -221,7 +212,7 @@ final class NodeReaderTest {
     b.close("broken");
     NodeLoads loads = tier.loads();
     loads.begin(LENGTH);
-    loads.add(ObjectKey.of(block(1)));
+    loads.add(ObjectKey.of(DirectoryReader.block(1)));
     assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.4 * MS);
   }
 
@@ -380,8 +371,8 @@ final class NodeReaderTest {
     know(1, Frame.IN_MEMORY, Frame.ABSENT);
     var _ = fetch(1);
     Frame none = a.take(FrameType.FETCH);
-    hints.add(ObjectKey.of(block(1)), 2);
-    hints.add(ObjectKey.of(block(1)), 1);
+    hints.add(ObjectKey.of(DirectoryReader.block(1)), 2);
+    hints.add(ObjectKey.of(DirectoryReader.block(1)), 1);
     var _ = a.listener.onFrame(a, a.frame(FrameType.NONE, Status.BUSY, none.id()));
     assertTrue(c.isSent(FrameType.FETCH), "an unknown node is asked next");
     pass(500 * MS);
@@ -409,7 +400,7 @@ final class NodeReaderTest {
       first.links.get(i).welcome();
       second.links.get(i).welcome();
     }
-    Transfer named = block(1);
+    Transfer named = DirectoryReader.block(1);
     String name =
         ObjectNames.ofBlock(
             named.namespaceHigh, named.namespaceLow, named.key, named.keyBytes, named.group);
@@ -418,7 +409,7 @@ final class NodeReaderTest {
     var _ = two.readers().get(0).doWork();
     first.links.get(0).answer(Frame.IN_MEMORY);
     first.links.get(1).answer(Frame.IN_MEMORY);
-    Transfer transfer = block(1);
+    Transfer transfer = DirectoryReader.block(1);
     transfer.slab = slab;
     transfer.length = LENGTH;
     // The second reader has the first turn, and asks one of the two.
@@ -469,7 +460,7 @@ final class NodeReaderTest {
 
     assertEquals(List.of(transfer), finished());
     assertEquals(Status.MISS, transfer.status);
-    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(block(1))));
+    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(DirectoryReader.block(1))));
   }
 
   @Test
@@ -481,7 +472,7 @@ final class NodeReaderTest {
     tier.join(new NodeAddress("c", 1));
     pass(0);
     transport.links.get(2).welcome();
-    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(block(1))));
+    assertEquals(Presence.UNKNOWN, hints.lookup(ObjectKey.of(DirectoryReader.block(1))));
     var _ = fetch(2);
     assertTrue(b.isSent(FrameType.FETCH));
     assertFalse(transport.links.get(2).isSent(FrameType.FETCH));
@@ -593,8 +584,8 @@ final class NodeReaderTest {
   @Test
   void hints_answersOfBoth_areKnown() throws FrameException {
     know(1, Frame.ABSENT, Frame.IN_MEMORY);
-    assertEquals(Presence.PRESENT, hints.lookup(ObjectKey.of(block(1))));
+    assertEquals(Presence.PRESENT, hints.lookup(ObjectKey.of(DirectoryReader.block(1))));
     know(2, Frame.ABSENT, Frame.BELOW);
-    assertEquals(Presence.ABSENT, hints.lookup(ObjectKey.of(block(2))));
+    assertEquals(Presence.ABSENT, hints.lookup(ObjectKey.of(DirectoryReader.block(2))));
   }
 }
