@@ -11,7 +11,7 @@ record ExpectedBlocks(Map<String, Long> counters) {
     "late", "unwanted", "refused", "unreachable", "broken", "corrupt"
   };
 
-  /** As JSON. */
+  /** The figures as JSON. */
   JsonObject json() {
     JsonObject lost = new JsonObject();
     for (String reason : REASONS) {
@@ -26,7 +26,7 @@ record ExpectedBlocks(Map<String, Long> counters) {
         .add("lost", lost);
   }
 
-  /** In words; empty if there were none. */
+  /** The figures in words; empty if no block was expected. */
   String words() {
     long lost = Stream.of(REASONS).mapToLong(this::lost).sum();
     if (of("expected") + of("followed") + of("node_expected") + lost == 0) {

@@ -88,7 +88,7 @@ public final class HttpFront implements AutoCloseable {
   public record IndexSide(IndexAgent agent, Runnable bell, MemorySegment daemonRegion) {}
 
   /**
-   * What is known of the nodes of the cluster.
+   * The other nodes of the cluster.
    *
    * @param finder finds the nodes that have blocks
    * @param figures as {@code kvtier nodes --json} shows them

@@ -29,7 +29,7 @@ final class MetricsPage implements AutoCloseable {
   /**
    * Registers all meters.
    *
-   * @param nodes what is known of other nodes
+   * @param nodes the figures of other nodes
    */
   MetricsPage(
       String version,

@@ -19,7 +19,7 @@ public final class ReportFamilies {
    *
    * @param ofGpu what the index reports of a GPU
    * @param ofTenant what the index reports of a tenant
-   * @param nodes what is known of other nodes
+   * @param nodes the figures of other nodes
    */
   public static String text(JsonObject ofGpu, JsonObject ofTenant, JsonObject nodes) {
     Families out = new Families();

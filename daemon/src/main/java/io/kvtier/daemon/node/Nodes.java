@@ -244,7 +244,7 @@ public final class Nodes implements AutoCloseable {
   }
 
   /**
-   * What is known of other nodes, as {@code kvtier nodes --json} shows it; from any thread.
+   * The figures of other nodes, as {@code kvtier nodes --json} shows them; from any thread.
    *
    * @param nodes null if there are no other nodes
    */
@@ -401,7 +401,7 @@ public final class Nodes implements AutoCloseable {
         .put("readers", readers);
   }
 
-  /** What is known without other nodes. */
+  /** The figures of a daemon that knows no other nodes. */
   private static JsonObject json(String name, long incarnation, NodesConfig config) {
     return new JsonObject()
         .put("name", name)
