@@ -328,12 +328,26 @@ public record KvLayout(
    * most this number for each layer.
    */
   public long runsPerLayer() {
-    long runs = 0;
-    for (KvPart part : parts) {
-      IndexRange heads = IndexRange.all(part.shape().extent(KvAxis.HEAD));
-      runs += new PartRuns(this, part, IndexRange.all(1), heads).count();
-    }
-    return runs;
+    return parts.stream().mapToLong(part -> of(part, 1).count()).sum();
+  }
+
+  /**
+   * The largest number of entries that a copy of some layers of a block, with all heads, has for
+   * each layer in a list of {@link Runs}.
+   */
+  public long entriesPerLayer() {
+    long ofOne = entries(1);
+    // The loop over two layers can be a dimension that another loop has in a grid of one layer.
+    return layers == 1 ? ofOne : Math.max(ofOne, Math.ceilDiv(entries(2), 2));
+  }
+
+  private long entries(int someLayers) {
+    return parts.stream().mapToLong(part -> of(part, someLayers).entries()).sum();
+  }
+
+  private PartRuns of(KvPart part, int someLayers) {
+    IndexRange heads = IndexRange.all(part.shape().extent(KvAxis.HEAD));
+    return new PartRuns(this, part, IndexRange.all(someLayers), heads);
   }
 
   /** The largest number of runs of a block, which a copy of each layer by itself has. */

@@ -128,6 +128,15 @@ final class PartRuns {
     return count;
   }
 
+  /** Counts the entries of a list, each of which is a run or a grid. */
+  long entries() {
+    long entries = 1;
+    for (int i = gridLoops(joinInnerLoops()) - 1; i >= 0; i--) {
+      entries *= to[i] - from[i];
+    }
+    return entries;
+  }
+
   /** Joins the innermost loops over adjacent cells into the run, and returns how many remain. */
   private int joinInnerLoops() {
     int loops = AXES;

@@ -31,13 +31,17 @@ final class KvLayoutTest {
   }
 
   private static Runs runs(KvLayout layout, IndexRange layers, IndexRange heads) {
+    return Layouts.expanded(withGrids(layout, layers, heads));
+  }
+
+  private static Runs withGrids(KvLayout layout, IndexRange layers, IndexRange heads) {
     Runs runs = new Runs();
     long[] tensors = new long[layout.tensorCount()];
     for (int i = 0; i < tensors.length; i++) {
       tensors[i] = (i + 1L) << 32;
     }
     layout.addRuns(3, layers, heads, tensors, 0, runs);
-    return Layouts.expanded(runs);
+    return runs;
   }
 
   @Test
@@ -82,6 +86,13 @@ final class KvLayoutTest {
     assertTrue(count <= layout.runsPerBlock());
     Runs ofLayer = runs(layout, new IndexRange(1, 2), IndexRange.all(layout.heads()));
     assertEquals(ofLayer.count(), layout.runsPerLayer());
+    long entriesOfBlock = 0;
+    for (int layers = 1; layers <= LAYERS; layers++) {
+      Runs some = withGrids(layout, IndexRange.all(layers), IndexRange.all(layout.heads()));
+      entriesOfBlock = some.entries();
+      assertTrue(entriesOfBlock <= layers * layout.entriesPerLayer(), layers + " layers");
+    }
+    assertTrue(layout.entriesPerLayer() <= Math.max(2, entriesOfBlock), "not many more than that");
   }
 
   @Test

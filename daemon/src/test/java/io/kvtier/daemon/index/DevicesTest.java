@@ -47,6 +47,8 @@ import org.junit.jupiter.api.Test;
 
 /** Blocks of regions as the index sees them, round by round. */
 class DevicesTest {
+  private static final int GRIDS = 8192;
+
   private static final int HOST = 0;
   private static final int BLOCKS = 8;
   private static final int SLOTS = 16;
@@ -515,6 +517,22 @@ class DevicesTest {
         "tensor=0+0");
   }
 
+  /**
+   * A region of two blocks. A grid has three of the four loops over a block, so each token is one.
+   */
+  private String inManyGrids() {
+    return String.join(
+        "\n",
+        "device=" + FileGpu.UUID,
+        "layers=2",
+        "blocks=2",
+        "block_tokens=" + GRIDS,
+        "order=NCLD",
+        "part=kv:LBCNHD:2,2,2," + GRIDS + ",2,1:131072,65536,32768,4,2,1:1",
+        "allocation=" + FileGpu.handle(folder.resolve("kv")),
+        "tensor=0+0");
+  }
+
   @Test
   void register_blocksInTooManyPieces_isRefused() throws IOException, ProtocolViolation {
     int most = 1 << 16;
@@ -544,26 +562,50 @@ class DevicesTest {
   }
 
   @Test
-  void offload_moreRunsThanMayBeUnderWay_comeWhenOthersAreOver()
-      throws IOException, ProtocolViolation {
+  void offload_manyRunsInFewGrids_areAllUnderWay() throws IOException, ProtocolViolation {
     int most = 1 << 16;
     Files.write(folder.resolve("kv"), new byte[4 * most]);
     checksums.isOpen = true;
     FileGpu gpu = new FileGpu(folder, 0);
     try (IndexHarness harness =
-        new IndexHarness(new IndexHarness.Settings(1, 512).checksums(checksums, 0).gpu(gpu))) {
+        new IndexHarness(new IndexHarness.Settings(1, 1024).checksums(checksums, 0).gpu(gpu))) {
       IndexHarness.Client client = harness.open(1 << 20);
       assertEquals(Status.OK, client.registerAs("scattered", most).status());
       int region = client.registerRegion(scattered(most));
+      gpu.hold();
+      for (int key = 0; key < 40; key++) {
+        client.sendBlock(Verb.OFFLOAD, region, 0, 0, key, 0);
+      }
+      work(harness, 100);
+      assertEquals(40, harness.agent.copiesInFlight());
+      gpu.letGo();
+      for (int key = 0; key < 40; key++) {
+        assertEquals(Status.OK, client.await().first());
+      }
+    }
+  }
+
+  @Test
+  void offload_moreEntriesThanMayBeUnderWay_comeWhenOthersAreOver()
+      throws IOException, ProtocolViolation {
+    int bytes = 8 * GRIDS;
+    Files.write(folder.resolve("kv"), new byte[4 * bytes]);
+    checksums.isOpen = true;
+    FileGpu gpu = new FileGpu(folder, 0);
+    try (IndexHarness harness =
+        new IndexHarness(new IndexHarness.Settings(1, 1024).checksums(checksums, 0).gpu(gpu))) {
+      IndexHarness.Client client = harness.open(1 << 20);
+      assertEquals(Status.OK, client.registerAs("grids", bytes).status());
+      int region = client.registerRegion(inManyGrids());
       for (Verb verb : List.of(Verb.OFFLOAD, Verb.ONBOARD)) {
         gpu.hold();
-        for (int key = 0; key < 17; key++) {
+        for (int key = 0; key < 40; key++) {
           client.sendBlock(verb, region, 0, 0, key, 0);
         }
-        work(harness, 10);
-        assertEquals(DeviceLine.RUNS_MAX / most, harness.agent.copiesInFlight());
+        work(harness, 100);
+        assertEquals(DeviceLine.ENTRIES_MAX / GRIDS, harness.agent.copiesInFlight());
         gpu.letGo();
-        for (int key = 0; key < 17; key++) {
+        for (int key = 0; key < 40; key++) {
           assertEquals(Status.OK, client.await().first());
         }
         assertEquals(0, harness.agent.copiesInFlight());
@@ -572,30 +614,30 @@ class DevicesTest {
   }
 
   @Test
-  void onboard_manyRunsWaitForAnEvent_holdUpNoOthers() throws IOException, ProtocolViolation {
-    int most = 1 << 16;
-    Files.write(folder.resolve("kv"), new byte[4 * most]);
+  void onboard_manyEntriesWaitForAnEvent_holdUpNoOthers() throws IOException, ProtocolViolation {
+    int bytes = 8 * GRIDS;
+    Files.write(folder.resolve("kv"), new byte[4 * bytes]);
     checksums.isOpen = true;
     try (IndexHarness harness =
         new IndexHarness(
-            new IndexHarness.Settings(1, 512)
+            new IndexHarness.Settings(1, 1024)
                 .checksums(checksums, 0)
                 .gpu(new FileGpu(folder, 0)))) {
       IndexHarness.Client waits = harness.open();
-      assertEquals(Status.OK, waits.registerAs("scattered", most).status());
+      assertEquals(Status.OK, waits.registerAs("grids", bytes).status());
       String event = "\nevent=" + FileGpu.handle(folder.resolve("event"));
-      int region = waits.registerRegion(scattered(most) + event);
+      int region = waits.registerRegion(inManyGrids() + event);
       waits.sendBlock(Verb.OFFLOAD, region, 0, 0, 7, 0);
       assertEquals(Status.OK, waits.await().first());
-      for (int i = 0; i < 17; i++) {
+      for (int i = 0; i < 40; i++) {
         waits.sendBlock(Verb.ONBOARD, region, 0, 1, 7, 0);
       }
-      work(harness, 10);
-      assertEquals(DeviceLine.RUNS_MAX / most / 2, harness.agent.copiesInFlight());
+      work(harness, 100);
+      assertEquals(DeviceLine.ENTRIES_MAX / GRIDS / 2, harness.agent.copiesInFlight());
       waits.sendBlock(Verb.ONBOARD, region, 0, 0, 7, 0);
       assertEquals(Status.OK, waits.await().first());
       Files.write(folder.resolve("event"), new byte[] {1, 0, 0, 0}, StandardOpenOption.WRITE);
-      for (int i = 0; i < 17; i++) {
+      for (int i = 0; i < 40; i++) {
         assertEquals(Status.OK, waits.await().first());
       }
       assertEquals(0, harness.agent.copiesInFlight());

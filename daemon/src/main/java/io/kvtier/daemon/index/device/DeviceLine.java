@@ -10,15 +10,18 @@ import org.jspecify.annotations.Nullable;
 /**
  * One GPU as {@link DeviceMoves} uses it: the operations that have something to copy there, in the
  * order in which they came to have it, and the transfers that can be under way. Those that wait for
- * an event take at most half of them, and of their runs, and step out of the others' way when they
- * have that: an event may be minutes away. Confined to the index.
+ * an event take at most half of them, and of their entries, and step out of the others' way when
+ * they have that: an event may be minutes away. Confined to the index.
  */
 public final class DeviceLine {
   /** So many transfers can be under way: one more than the highest number of one. */
   public static final int TRANSFERS = 512;
 
-  /** All transfers that are under way together have no more, but for one that has them alone. */
-  public static final long RUNS_MAX = 1 << 18;
+  /**
+   * The most entries in the lists of runs of all transfers that are under way. One transfer alone
+   * may have more.
+   */
+  public static final long ENTRIES_MAX = 1 << 18;
 
   /** Operations in the order in which they came: their number, and above it a count. */
   private static final class Queue {
@@ -59,7 +62,7 @@ public final class DeviceLine {
   private final DevicePipeline pipeline;
   private final DeviceTransfer[] pool = new DeviceTransfer[TRANSFERS];
   private final int[] stack = new int[TRANSFERS];
-  private final long[] runsOf = new long[TRANSFERS];
+  private final long[] entriesOf = new long[TRANSFERS];
   private final Consumer<DeviceTransfer> onFinished;
   private final Queue atOnce;
   private final Queue afterEvents;
@@ -67,8 +70,8 @@ public final class DeviceLine {
   private int came;
   private int free;
   private int events;
-  private long runs;
-  private long eventRuns;
+  private long entries;
+  private long eventEntries;
 
   /**
    * Nothing is under way.
@@ -158,14 +161,14 @@ public final class DeviceLine {
     return free == 0 ? null : pool[stack[free - 1]];
   }
 
-  /** Whether another transfer of that many runs would be too much for now. */
+  /** Whether another transfer with that many entries would be too much for now. */
   boolean isFull(long more) {
-    return runs > 0 && runs + more > RUNS_MAX;
+    return entries > 0 && entries + more > ENTRIES_MAX;
   }
 
   /** Whether it would be too much of what waits for events. */
   boolean isFullOfEvents(long more) {
-    return events >= TRANSFERS / 2 || (eventRuns > 0 && eventRuns + more > RUNS_MAX / 2);
+    return events >= TRANSFERS / 2 || (eventEntries > 0 && eventEntries + more > ENTRIES_MAX / 2);
   }
 
   /**
@@ -173,12 +176,12 @@ public final class DeviceLine {
    *
    * @return false when there is no room: nothing was taken
    */
-  boolean offer(DeviceTransfer transfer, long itsRuns) {
+  boolean offer(DeviceTransfer transfer, long itsEntries) {
     if (!pipeline.offer(transfer)) {
       return false;
     }
     free--;
-    runsOf[transfer.poolIndex] = itsRuns;
+    entriesOf[transfer.poolIndex] = itsEntries;
     count(transfer, 1);
     return true;
   }
@@ -189,11 +192,11 @@ public final class DeviceLine {
   }
 
   private void count(DeviceTransfer transfer, int by) {
-    long itsRuns = by * runsOf[transfer.poolIndex];
-    runs += itsRuns;
+    long itsEntries = by * entriesOf[transfer.poolIndex];
+    entries += itsEntries;
     if (transfer.event != 0) {
       events += by;
-      eventRuns += itsRuns;
+      eventEntries += itsEntries;
     }
   }
 

@@ -36,8 +36,8 @@ public final class DeviceMoves {
   /** Bytes of a transfer whose layers are counted: with few blocks, it takes several layers. */
   private static final int LAYERS_BYTES = 2 << 20;
 
-  /** Maximum runs in one transfer; bounds the memory of the run table. */
-  private static final int TRANSFER_RUNS = 1 << 16;
+  /** Maximum entries in the list of runs of one transfer. */
+  private static final int TRANSFER_ENTRIES = 1 << 16;
 
   /** Bytes of one block in a transfer: the link is slow with smaller pieces of host memory. */
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
@@ -54,8 +54,8 @@ public final class DeviceMoves {
 
   private final Consumer<DeviceTransfer> onTransfer = this::settle;
 
-  /** Runs of each block in the transfer that was filled last. */
-  private long runsOfBlock;
+  /** Entries of each block in the transfer that was filled last. */
+  private long entriesOfBlock;
 
   DeviceMoves(
       BlockStore store,
@@ -85,7 +85,7 @@ public final class DeviceMoves {
     }
     long bytes = layerBytes * layers;
     long blocks =
-        Math.min(TRANSFER_BYTES / bytes, TRANSFER_RUNS / (layers * layout.runsPerLayer()));
+        Math.min(TRANSFER_BYTES / bytes, TRANSFER_ENTRIES / (layers * layout.entriesPerLayer()));
     job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));
   }
 
@@ -167,11 +167,11 @@ public final class DeviceMoves {
       }
       int taken = fill(transfer, operation, job, region);
       if (transfer.count > 0) {
-        long runs = transfer.count * runsOfBlock;
-        if (job.event != 0 && line.isFullOfEvents(runs)) {
+        long entries = transfer.count * entriesOfBlock;
+        if (job.event != 0 && line.isFullOfEvents(entries)) {
           return Handed.FULL_OF_EVENTS;
         }
-        if (line.isFull(runs) || !line.offer(transfer, runs)) {
+        if (line.isFull(entries) || !line.offer(transfer, entries)) {
           return Handed.FULL;
         }
         for (int i = 0; i < transfer.count; i++) {
@@ -213,12 +213,13 @@ public final class DeviceMoves {
     transfer.encoding = isEncoded ? region.encoding : null;
     transfer.event = job.event;
     transfer.operation = operation.poolIndex;
-    runsOfBlock = transfer.layers.count() * region.runsOfLayer;
     int most = job.blocksEach;
-    if (source != null) {
-      // The blocks of the source region may consist of more runs.
-      runsOfBlock += transfer.layers.count() * source.runsOfLayer;
-      most = Math.clamp(TRANSFER_RUNS / runsOfBlock, 1, most);
+    if (source == null) {
+      entriesOfBlock = transfer.layers.count() * region.entriesOfLayer;
+    } else {
+      // Between two layouts, each run of either side can become an entry.
+      entriesOfBlock = transfer.layers.count() * (region.runsOfLayer + source.runsOfLayer);
+      most = Math.clamp(TRANSFER_ENTRIES / entriesOfBlock, 1, most);
     }
     int count = 0;
     for (; at < job.waveEnd && count < most; at++) {

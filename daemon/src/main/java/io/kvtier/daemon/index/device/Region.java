@@ -41,6 +41,9 @@ public final class Region {
 
   final long runsOfLayer;
 
+  /** The entries of a layer of a block in a list of runs. */
+  final long entriesOfLayer;
+
   /** What its owner's tenant has. */
   final Share share;
 
@@ -96,6 +99,7 @@ public final class Region {
     this.share = share;
     this.waiting = waiting;
     runsOfLayer = layout.runsPerLayer();
+    entriesOfLayer = layout.entriesPerLayer();
   }
 
   /**
