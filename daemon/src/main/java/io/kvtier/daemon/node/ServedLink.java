@@ -171,7 +171,7 @@ final class ServedLink implements NodeLink.Listener {
   private void ask(Session now, NodeLink from, Frame frame) throws FrameException {
     Messages.Keys keys = Messages.Keys.of(frame.body());
     long id = frame.id();
-    if (asks >= ASKS_MAX || askedKeys >= ASKED_KEYS_MAX) {
+    if (asks >= ASKS_MAX || askedKeys + keys.count() > ASKED_KEYS_MAX) {
       from.send(answer(FrameType.ANSWER, Status.BUSY, id));
       return;
     }

@@ -23,9 +23,12 @@ class QuestionsTest extends ServedContract {
   }
 
   private void ask(long id) {
-    ByteBuffer body =
-        ByteBuffer.allocate(32 + 8 * Messages.KEYS_MAX).order(ByteOrder.LITTLE_ENDIAN);
-    body.putLong(1).putLong(2).putInt(0).putInt(8).putInt(Messages.KEYS_MAX).putInt(0);
+    ask(id, Messages.KEYS_MAX);
+  }
+
+  private void ask(long id, int keys) {
+    ByteBuffer body = ByteBuffer.allocate(32 + 8 * keys).order(ByteOrder.LITTLE_ENDIAN);
+    body.putLong(1).putLong(2).putInt(0).putInt(8).putInt(keys).putInt(0);
     sender.open().send(frame(FrameType.ASK, id).with(body.clear()));
   }
 
@@ -50,5 +53,20 @@ class QuestionsTest extends ServedContract {
     }
     ask(100);
     assertEquals(Status.OK, answered(100));
+  }
+
+  @Test
+  void questionWithMoreKeysThanAreLeft_isBusy() {
+    greet();
+    ask(2, 1);
+    for (long id = 3; id < 3 + WAITING_MAX; id++) {
+      ask(id);
+    }
+    isIndexIdle = true;
+    assertEquals(Status.BUSY, answered(2 + WAITING_MAX));
+    isIndexIdle = false;
+    for (long id = 2; id < 2 + WAITING_MAX; id++) {
+      assertEquals(Status.OK, answered(id));
+    }
   }
 }
