@@ -6,15 +6,15 @@ import io.kvtier.daemon.index.verbs.NodeCalls;
 import java.util.ArrayDeque;
 
 /**
- * The calls of other nodes that wait for the index. Nodes have turns, one after the other, as many
- * in a round of the index as take about half a millisecond. So neither other nodes nor clients wait
- * for all that one node asks. Confined to the index.
+ * The calls of other nodes that wait for the index. Nodes have turns, one after the other. The
+ * turns in one round of the index take about half a millisecond, so neither other nodes nor clients
+ * wait for all calls of one node. Each node's link bounds the node's calls. Confined to the index.
  */
 final class NodeTurns {
   private static final int KEYS_PER_ROUND = 4096;
   private static final int KEYS_PER_TURN = 512;
 
-  /** A call takes about as long as looking up so many keys, beside the keys that it names. */
+  /** The time of a call without keys, as the number of keys that are looked up in that time. */
   private static final int KEYS_PER_CALL = 16;
 
   private final NodeCalls calls;

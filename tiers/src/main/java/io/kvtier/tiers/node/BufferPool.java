@@ -7,9 +7,10 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Direct memory that was used, for what comes next: of closed links, and of keys that were asked
- * for. Otherwise it would be free only after a garbage collection, and many short connections or
- * questions would take all that the process may have. Confined to the thread of a transport.
+ * Used direct memory of links and of the keys of questions, for the next links and questions.
+ * Memory that is not used again is free only after a garbage collection. Until then, many short
+ * connections or questions would take all memory that the process may have. Confined to the thread
+ * of a transport.
  */
 public final class BufferPool {
   /** The most buffers of one size that are kept. */

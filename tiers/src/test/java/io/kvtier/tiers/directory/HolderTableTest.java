@@ -15,7 +15,7 @@ import net.jqwik.api.Property;
 import org.junit.jupiter.api.Test;
 
 final class HolderTableTest {
-  /** No entry is. */
+  /** Whether an entry is dead: none is. */
   private static boolean isDead(long entry) {
     return entry == 0;
   }
