@@ -29,6 +29,8 @@ from kvtier_testing.counts import slots_balance
 from kvtier_testing.layers import LayerWriter
 from kvtier_testing.nodes import connected
 
+from checks.cluster.networks import Failed
+from checks.shared import waits
 from checks.shared.command_line import Arguments, number, run_tool
 from checks.shared.nodes import NodeDaemon
 from kvtier import Client, KvtierError, Namespace, Status
@@ -56,10 +58,6 @@ _PAUSE_WITHOUT_S = 0.02
 """while there is no daemon"""
 _SHOWN = ("host_slots", "leases", "reservations", "expected", "followed", "pins")
 """the beginnings of the counters that say what is held"""
-
-
-class Failed(Exception):
-    """A promise was broken; the message says which."""
 
 
 class Pair:
@@ -103,11 +101,7 @@ def _count(node: NodeDaemon, name: str) -> int:
 
 
 def until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise Failed(f"{what}: not within {HANG_S:.0f} s")
-        time.sleep(0.02)
+    waits.until(what, holds, HANG_S, Failed)
 
 
 def pattern(key: bytes, group: int) -> bytes:

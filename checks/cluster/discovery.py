@@ -13,46 +13,30 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from kvtier_testing.nodes import connected
-
+from checks.cluster.networks import BLOCK_BYTES, Failed, NetworkNode, told
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool
 from checks.shared.networks import Switched
-from checks.shared.nodes import NodeDaemon, tls_settings
+from checks.shared.nodes import tls_settings
 from kvtier import Status
 
 # The last namespace has the name server.
 NETWORKS = Switched("kvtier-discovery", "10.251.10", 5)
 NAME_SERVER = 4
-PORT, MEMBER_PORT = 7076, 7077
 NAME = "nodes.kvtier.check"
 GROUP = "239.192.44.1:7079"
-BLOCK_BYTES = 16 << 10
 FOUND_S_MAX = 60.0
 """Java remembers addresses of a name for 30 s, and for 10 s that there is no such name."""
 
 
-class Failed(Exception):
-    """A promise was broken; the text says which."""
-
-
-class Node(NodeDaemon):
-    """A daemon in a network namespace."""
+class Node(NetworkNode):
+    """A node with a block of its own."""
 
     def __init__(self, folder: Path, which: int, settings: Mapping[str, object]) -> None:
-        self.which = which
-        own = {
-            "host.bytes": "64MiB",
-            "host.slab_bytes": "8MiB",
-            "nodes.name": NETWORKS.names[which],
-            "nodes.listen": f"{NETWORKS.addresses[which]}:{PORT}",
-            "nodes.member_listen": f"{NETWORKS.addresses[which]}:{MEMBER_PORT}",
-        }
-        super().__init__(folder / NETWORKS.names[which], own | settings, Failed, timeout_s=60, within=lambda command: NETWORKS.inside(which, command))
+        super().__init__(folder, NETWORKS, which, settings)
         self.namespace = self.client.namespace("discovery", block_bytes=BLOCK_BYTES, model="check")
 
     def key(self) -> bytes:
@@ -63,11 +47,7 @@ class Node(NodeDaemon):
 
     def put(self) -> None:
         if self.namespace.put([self.key()], self.block())[0] not in (Status.OK, Status.EXISTS):
-            raise Failed(f"{NETWORKS.names[self.which]} takes no block")
-
-    def sees(self) -> set[int]:
-        """The other nodes to which it is connected."""
-        return {NETWORKS.addresses.index(address.rpartition(":")[0]) for address in connected(self.client)}
+            raise Failed(f"{self.name} takes no block")
 
     def reads(self, other: "Node") -> bool:
         """Whether it gets the block of another node, with the right bytes."""
@@ -75,17 +55,12 @@ class Node(NodeDaemon):
         if self.namespace.get([other.key()], buffer, timeout=10).statuses != [Status.OK]:
             return False
         if bytes(buffer) != other.block():
-            raise Failed(f"{NETWORKS.names[self.which]} read wrong bytes of {NETWORKS.names[other.which]}")
+            raise Failed(f"{self.name} read wrong bytes of {other.name}")
         return True
 
 
 def until(what: str, holds: Callable[[], bool]) -> None:
-    begun = time.monotonic()
-    while not holds():
-        if time.monotonic() - begun > FOUND_S_MAX:
-            raise Failed(f"{what}: not within {FOUND_S_MAX:.0f} s")
-        time.sleep(0.1)
-    print(f"  {what:<66} {time.monotonic() - begun:6.1f} s", flush=True)
+    told(what, holds, FOUND_S_MAX)
 
 
 def all_see_all(nodes: list[Node]) -> bool:

@@ -16,28 +16,20 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
-from kvtier_testing.nodes import connected
-
+from checks.cluster.networks import BLOCK_BYTES, MEMBER_PORT, Failed, NetworkNode, told
 from checks.shared.command_line import Arguments, number, run_tool
 from checks.shared.networks import Switched
-from checks.shared.nodes import NodeDaemon, tls_settings
+from checks.shared.nodes import tls_settings
 from kvtier import Status
 
 NETWORKS = Switched("kvtier-partition", "10.251.9", 3)
-PORT, MEMBER_PORT = 7076, 7077
 KEYS = 256
-BLOCK_BYTES = 16 << 10
 MERGED_S_MAX = 15.0
 CUT_S_MIN = 20.0
 FOUND_S_MAX = 60.0
 GET_S_MAX = 5.0
-
-
-class Failed(Exception):
-    """A promise was broken; the text says which."""
 
 
 def key(index: int) -> bytes:
@@ -48,22 +40,12 @@ def block(index: int, age: int) -> bytes:
     return random.Random(index * 1000 + age).randbytes(BLOCK_BYTES)
 
 
-class Node(NodeDaemon):
-    """A daemon in a network namespace, and a thread of puts and gets."""
+class Node(NetworkNode):
+    """A node, and a thread of puts and gets."""
 
     def __init__(self, folder: Path, which: int, security: dict[str, object]) -> None:
-        self.which = which
-        settings = {
-            "host.bytes": "64MiB",
-            "host.slab_bytes": "8MiB",
-            "nodes.name": NETWORKS.names[which],
-            "nodes.listen": f"{NETWORKS.addresses[which]}:{PORT}",
-            "nodes.membership": "list",
-            "nodes.member_listen": f"{NETWORKS.addresses[which]}:{MEMBER_PORT}",
-            "nodes.seeds": f"{NETWORKS.addresses[0]}:{MEMBER_PORT}",
-            **security,
-        }
-        super().__init__(folder, settings, Failed, timeout_s=60, within=lambda command: NETWORKS.inside(which, command))
+        membership = {"nodes.membership": "list", "nodes.seeds": f"{NETWORKS.addresses[0]}:{MEMBER_PORT}"}
+        super().__init__(folder, NETWORKS, which, membership | security)
         self.namespace = self.client.namespace("partition", block_bytes=BLOCK_BYTES, model="check")
         self.random = random.Random(which)
         self.is_ended = False
@@ -80,10 +62,6 @@ class Node(NodeDaemon):
         if self.thread.ident:
             self.thread.join(60)
         super().stop()
-
-    def sees(self) -> set[str]:
-        """The addresses of the nodes to which it is connected."""
-        return {address.rpartition(":")[0] for address in connected(self.client)}
 
     def known(self) -> int:
         """The number of other nodes that it knows."""
@@ -124,14 +102,14 @@ class Node(NodeDaemon):
             found, self.found = self.found, Counter()
             slowest, self.slowest_s = self.slowest_s, 0.0
         if self.failure:
-            raise Failed(f"{NETWORKS.names[self.which]} does not serve: {self.failure!r}")
-        print(f"    {NETWORKS.names[self.which]:<16} {dict(sorted(found.items()))}, slowest get {slowest:.2f} s", flush=True)
+            raise Failed(f"{self.name} does not serve: {self.failure!r}")
+        print(f"    {self.name:<16} {dict(sorted(found.items()))}, slowest get {slowest:.2f} s", flush=True)
         if found["stale"] or found["wrong"]:
-            raise Failed(f"{NETWORKS.names[self.which]} delivered stale or wrong bytes")
+            raise Failed(f"{self.name} delivered stale or wrong bytes")
         if slowest > GET_S_MAX:
             raise Failed(f"a get took {slowest:.1f} s")
         if not found["put"] or not found["hit"]:
-            raise Failed(f"{NETWORKS.names[self.which]} served nothing")
+            raise Failed(f"{self.name} served nothing")
         return found
 
 
@@ -145,26 +123,14 @@ def renew(nodes: list[Node]) -> None:
             node.age += 1
 
 
-def until(what: str, holds: Callable[[], bool], limit_s: float) -> float:
-    """Waits; returns the seconds."""
-    begun = time.monotonic()
-    while not holds():
-        if time.monotonic() - begun > limit_s:
-            raise Failed(f"{what}: not within {limit_s:.0f} s")
-        time.sleep(0.05)
-    took = time.monotonic() - begun
-    print(f"{what:<62} {took:6.1f} s", flush=True)
-    return took
-
-
 def part_and_merge(nodes: list[Node], seconds: float) -> None:
     first, second, third = nodes
-    everybody = {node.which: set(NETWORKS.addresses) - {NETWORKS.addresses[node.which]} for node in nodes}
+    everybody = {node.which for node in nodes}
 
     def are_one() -> bool:
-        return all(node.known() == 2 for node in nodes) and all(node.sees() == everybody[node.which] for node in nodes)
+        return all(node.known() == 2 for node in nodes) and all(node.sees() == everybody - {node.which} for node in nodes)
 
-    until("three nodes have found each other from one seed", are_one, FOUND_S_MAX)
+    told("three nodes have found each other from one seed", are_one, FOUND_S_MAX)
     for node in nodes:
         node.thread.start()
     time.sleep(5)
@@ -173,7 +139,7 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
         node.take()
     cut = time.monotonic()
     NETWORKS.cut_off(2)
-    until("the cut is noticed on both sides", lambda: first.known() == second.known() == 1 and third.known() == 0, FOUND_S_MAX)
+    told("the cut is noticed on both sides", lambda: first.known() == second.known() == 1 and third.known() == 0, FOUND_S_MAX)
     renew(nodes)
     print("  while the cut was noticed:")
     for node in nodes:
@@ -183,7 +149,7 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
     for node in nodes:
         node.take()
     NETWORKS.join_again(2)
-    merged = until("the halves are one cluster again", are_one, FOUND_S_MAX)
+    merged = told("the halves are one cluster again", are_one, FOUND_S_MAX)
     if merged > MERGED_S_MAX:
         raise Failed(f"the halves were one after {merged:.1f} s, expected at most {MERGED_S_MAX:.0f} s")
     time.sleep(5)
@@ -191,7 +157,7 @@ def part_and_merge(nodes: list[Node], seconds: float) -> None:
     for node in nodes:
         node.take()
         if node.client.counters()["corrupt"]:
-            raise Failed(f"{NETWORKS.names[node.which]} found damaged blocks")
+            raise Failed(f"{node.name} found damaged blocks")
     fetched = [node.client.counters()["node_fetched"] for node in nodes]
     print(f"  blocks fetched from other nodes: {fetched}")
     if not all(fetched):
@@ -213,7 +179,7 @@ def main(argv: list[str] | None = None) -> int:
         nodes = []
         try:
             for which in range(len(NETWORKS.names)):
-                nodes.append(Node(folder / NETWORKS.names[which], which, secure))
+                nodes.append(Node(folder, which, secure))
                 started.callback(nodes[-1].stop)
             part_and_merge(nodes, options.seconds)
         except Failed as error:

@@ -17,15 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checks.engines.pairs import Engine
+from checks.engines.pairs import Engine, arguments_of
 from checks.engines.switch import ROUNDS
-from checks.shared.command_line import Arguments
 
 MODES = ("raw", "exact")
 
 
 class Place(NamedTuple):
-    """Where an engine's connector keeps blocks."""
+    """The namespaces in which an engine's connector keeps blocks."""
 
     pools: Any
     namespaces: list[Any]
@@ -144,15 +143,7 @@ def measure(engine: Engine, both: Both, tokens: int, pairs: int, prompts: int, g
 def main() -> int:
     from kvtier import Client
 
-    parser = Arguments(prog="checks.engines.encodings")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kv", type=json.loads, required=True, help="vLLM's kv_transfer_config, with kvtier.encoding: exact")
-    parser.add_argument("--tokens", type=int, default=32768)
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--prompts", type=int, default=3, help="that are restored, in turns; at least 2")
-    parser.add_argument("--groups", type=int, default=6, help=f"of {ROUNDS} prompts that are computed in each of {MODES}")
-    parser.add_argument("--tiny", action="store_true")
-    arguments = parser.parse_args()
+    arguments = arguments_of("checks.engines.encodings", "vLLM's kv_transfer_config, with kvtier.encoding: exact", 3, MODES)
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:
         with tensors_of_connectors() as opened:
             engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder), eager=True)

@@ -5,6 +5,7 @@ in turns: without the connector, with it and nothing stored, and with their bloc
 is a GPU; --tiny makes a model that a processor computes, to try the program.
 """
 
+import argparse
 import dataclasses
 import json
 import os
@@ -12,6 +13,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,7 @@ class Engine:
 
     @property
     def connectors(self) -> tuple[Any, Any]:
-        """What vLLM has made: of its scheduler, and of its worker."""
+        """The connectors that vLLM has made: of its scheduler, and of its worker."""
         return self._switch.connectors
 
     def become(self, mode: str, by_layer: str = "off") -> None:
@@ -159,16 +161,26 @@ def restore(engine: Engine, tokens: int, number: int, prompt: list[int], token: 
     return row | {"same": len(answers) == 1}
 
 
-def main() -> int:
-    parser = Arguments(prog="checks.engines.pairs")
+def arguments_of(program: str, kv: str, prompts: int, modes: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a program that compares modes within one process.
+
+    Args:
+        kv: the help of ``--kv``.
+        prompts: how many are restored if the arguments do not say it.
+    """
+    parser = Arguments(prog=program)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kv", type=json.loads, required=True, help="vLLM's kv_transfer_config")
+    parser.add_argument("--kv", type=json.loads, required=True, help=kv)
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--prompts", type=int, default=5, help="that are restored, in turns; at least 2")
-    parser.add_argument("--groups", type=int, default=6, help=f"of {ROUNDS} prompts that are computed in each of {MODES}")
+    parser.add_argument("--prompts", type=int, default=prompts, help="that are restored, in turns; at least 2")
+    parser.add_argument("--groups", type=int, default=6, help=f"of {ROUNDS} prompts that are computed in each of {tuple(modes)}")
     parser.add_argument("--tiny", action="store_true")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = arguments_of("checks.engines.pairs", "vLLM's kv_transfer_config", 5, MODES)
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:
         engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder), eager=True)
         found = measure(engine, arguments.tokens, arguments.pairs, arguments.prompts, arguments.groups)

@@ -15,6 +15,7 @@ from kvtier_testing.nodes import connected
 
 from checks.engines.told import Daemon, Failed, Rows
 from checks.engines.vllm_engine import Engine, engine, kvtier
+from checks.shared import waits
 from checks.shared.networks import Networks
 from kvtier import Client
 
@@ -71,7 +72,7 @@ class Nodes:
         """Waits until both have found each other."""
         for daemon in self.daemons:
             with Client(daemon.socket, timeout=_CONNECT_S) as client:
-                _until(lambda client=client: bool(connected(client)), "the nodes have found each other")
+                _until("the nodes have found each other", lambda client=client: bool(connected(client)))
 
     def stop(self) -> None:
         for daemon in self.daemons:
@@ -220,7 +221,7 @@ class PrefillDecode(Rows):
             decode.begin(requests=[{"tokens": prompt, "params": {"kvtier": _expected_of("node-0")}}], tokens=_TOKENS)
             begun = time.monotonic()
             # The prefill engine's daemon knows what is expected before its engine begins.
-            _until(lambda: _counter(here, "followed") > 0, "the prefill node hears which blocks are expected")
+            _until("the prefill node hears which blocks are expected", lambda: _counter(here, "followed") > 0)
             right += prefill.run(requests=[{"tokens": prompt}], tokens=1)["tokens"]
             ended = time.monotonic()
             early.append(_counter(there, "node_expected") - before)
@@ -239,7 +240,7 @@ class PrefillDecode(Rows):
 
     def _rests(self, daemon: Daemon) -> None:
         """Nothing is held or expected any more."""
-        _until(lambda: _counter(daemon, "leases") == _counter(daemon, "expected") == 0, "no lease and no expected block is left")
+        _until("no lease and no expected block is left", lambda: _counter(daemon, "leases") == _counter(daemon, "expected") == 0)
 
     def _killed(self, prefill: Engine, decode: Engine, here: Daemon, prompts: list[list[int]], right: list[Any]) -> None:
         """The prefill engine's daemon is killed while the decode engine reads."""
@@ -275,7 +276,7 @@ class PrefillDecode(Rows):
 
 
 def _expected_of(node: str) -> dict[str, Any]:
-    """What a request says whose blocks a node is going to have."""
+    """The wishes of a request whose blocks a node is going to have."""
     return {"expect_tokens": 10**6, "expect_s": 60, "expect_from": node}
 
 
@@ -284,12 +285,8 @@ def _counter(daemon: Daemon, name: str) -> int:
         return int(client.stats()["counters"][name])
 
 
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _CONNECT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Failed(f"waited {_CONNECT_S:g} s in vain until {what}")
-        time.sleep(0.02)
+def _until(what: str, holds: Callable[[], bool]) -> None:
+    waits.until(what, holds, _CONNECT_S, Failed)
 
 
 def _generated(one: Engine, prompts: list[list[int]]) -> list[Any]:

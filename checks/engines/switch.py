@@ -54,7 +54,7 @@ class Switch:
 
     @property
     def connectors(self) -> tuple[Any, Any]:
-        """What vLLM has made: of its scheduler, and of its worker."""
+        """The connectors that vLLM has made: of its scheduler, and of its worker."""
         return self._of_scheduler, self._of_worker
 
     @property

@@ -164,7 +164,7 @@ class Check(PrefillDecode):
         return int(self._told_by(_RETAINED, daemon))
 
     def _told_by(self, program: str, daemon: Daemon) -> str:
-        """What a program prints that asks the daemon something."""
+        """The output of a program that asks the daemon something."""
         python = self.root / "target" / "venv-vllm" / "bin" / "python"
         command = [str(python), "-c", program, str(daemon.socket)]
         return subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout
