@@ -546,7 +546,9 @@ class AdapterContract:
         # The engine has not asked since: its daemon got the blocks.
         _until(lambda: self._counter(other, "expected") == 0, "all expected blocks come to the other node")
         _expect(self._counter(other, "node_expected") > before, "no block came while it was stored")
+        fetched = self._counter(other, "node_fetched")
         self._is(second.serve(prompt), self._whole(second, prompt))
+        _expect(self._counter(other, "node_fetched") == fetched, "a block of some pool came only when it was loaded")
         self._rests(second, other)
         _until(lambda: self._counter(self.daemon, "leases") == 0, "nothing stays held for the other node")
 
@@ -573,8 +575,16 @@ class AdapterContract:
         _until(lambda: self._counter(self.daemon, "followed") == 0, "no block is expected any more")
 
     def test_blocksExpectedFromAnUnknownNode_areLookedUpUntilTheyAreThere(self) -> None:
-        first, second, prompt, _ = self._apart(node="unknown")
-        _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+        first, second, prompt, other = self._apart(node="unknown")
+        before = self._counter(other, "node_expected_unreachable")
+
+        def is_refused() -> bool:
+            _expect(second.ask(prompt) is None, "an engine did not wait for blocks that another one was to store")
+            return self._counter(other, "node_expected_unreachable") > before
+
+        _until(is_refused, "the daemon says that there is no such node")
+        for _ in range(3):
+            _expect(second.ask(prompt) is None, "an engine waits no more because the node is unknown")
         first.serve(prompt)
         _until(lambda: second.ask(prompt) is not None, "the engine knows of the blocks")
         self._is(second.serve(prompt), self._whole(second, prompt))
