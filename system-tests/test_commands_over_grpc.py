@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kvtier_testing.certificates import certificate
 from kvtier_testing.blocks import block, keys
+from kvtier_testing.certificates import certificate
 from kvtier_testing.daemon import PROGRAMS, in_a_folder
 from kvtier_testing.remote import RemoteDaemon
 

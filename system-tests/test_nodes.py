@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 from kvtier_testing import blocks
+from kvtier_testing.certificates import certificate
 from kvtier_testing.counts import slots_balance
 from kvtier_testing.daemon import PROGRAMS, Daemon, eventually
-from kvtier_testing.certificates import certificate
 
 from kvtier import Client, Namespace, Status, Tier, remote
 

@@ -21,7 +21,7 @@ class NetworkNode(NodeDaemon):
     """A daemon in a network namespace."""
 
     def __init__(self, folder: Path, networks: Switched, which: int, settings: Mapping[str, object]) -> None:
-        """`folder`: of all nodes; `which`: the number of the network namespace."""
+        """`folder`: the one of all nodes; `which`: the number of the network namespace."""
         self.which = which
         self.name = networks.names[which]
         self._addresses = networks.addresses

@@ -1,4 +1,4 @@
-"""How the blocks of an engine are encoded, by what its tensors are."""
+"""The encoding of an engine's blocks, for tensors of many kinds."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
-from kvtier_testing.certificates import certificate
 from kvtier_testing.blocks import block, blocks, keys
+from kvtier_testing.certificates import certificate
 from kvtier_testing.daemon import in_a_folder
 from kvtier_testing.process import free_port
 from kvtier_testing.remote import RemoteDaemon

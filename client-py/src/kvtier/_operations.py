@@ -708,7 +708,7 @@ def acquire(
     """Leases on all windows; they end with the earliest of them. With a node, blocks that are nowhere yet are expected from there.
 
     Args:
-        decodes: whether encoded blocks are decoded now. If not, they have no views that could be used.
+        decodes: whether encoded blocks are decoded now. If not, only `Leases.read` gives their bytes.
     """
     link = context.link
     session = link.session

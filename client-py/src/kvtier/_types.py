@@ -393,10 +393,10 @@ class Leases:
             self.views.append(memoryview(slab)[lease.offset : lease.offset + lease.length])
 
     def expect(self, encoding: Encoding) -> None:
-        """Says how the encoded blocks are encoded. Until `decode` their views are of what is stored.
+        """Takes the encoding of the encoded blocks. Until `decode`, the view of an encoded block has its stored bytes.
 
         Raises:
-            SessionError: a lease has not an encoded block's length.
+            SessionError: the lease of an encoded block has another length than encoded blocks have.
         """
         self._encoding = encoding
         for lease in self._leases:

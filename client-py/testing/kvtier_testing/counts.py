@@ -1,4 +1,4 @@
-"""What a daemon's counters must add up to."""
+"""Sums of a daemon's counters that must hold."""
 
 
 def slots_balance(counters: dict[str, int]) -> bool:

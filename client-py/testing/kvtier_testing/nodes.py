@@ -1,4 +1,4 @@
-"""What a daemon says of other nodes."""
+"""The other nodes of a daemon."""
 
 import json
 

@@ -18,20 +18,20 @@ class Encoded(NamedTuple):
     """A rank's part of the blocks of one pool, and how they are encoded."""
 
     shard: Shard
-    """the rank's part. The heads of an encoded block stand outside of its tokens, so that ranks with other heads decode it, too"""
+    """the rank's part. In an encoded block, heads stand outside of tokens, so that ranks with other numbers of heads can decode it"""
     encoding: str
     """the property ``encoding`` of the namespace; empty: the blocks are raw"""
     problem: str = ""
-    """why the blocks are raw although the settings ask for an encoding; empty: they do not, or the blocks are encoded"""
+    """why the blocks are raw although the settings ask for an encoding; empty: the settings ask for none, or the blocks are encoded"""
 
 
 def encoded(choice: str, tensors: Sequence[Any], shard: Shard) -> Encoded:
-    """How the blocks of a pool are encoded. All ranks of engines with equal configurations come to the same.
+    """The encoding of a pool's blocks. All ranks of engines with equal configurations choose one encoding.
 
     Args:
         choice: `kvtier.engine.settings.Settings.encoding`.
-        tensors: of the rank.
-        shard: what they have of each block, if blocks are raw.
+        tensors: those of the rank.
+        shard: the part of each block that these tensors have if blocks are raw.
     """
     if choice == "none":
         return Encoded(shard, "")

@@ -11,7 +11,7 @@ from kvtier._polled import Call, Polled
 from kvtier._protocol import Status
 
 _KEYS_MAX = 4096
-"""of all gets that are open: a daemon waits for no more blocks, and the ring keeps space for the answer to each"""
+"""maximum of all open gets: a daemon waits for no more blocks, and the ring keeps space for the answer to each get"""
 _NAME_TIMEOUT_S = 10.0
 
 
@@ -87,7 +87,11 @@ class Inbounds:
         return Inbound(self, count, calls)
 
     def ended(self, keys: int) -> None:
-        """The gets of a request that has so many keys have ended."""
+        """The gets of a request have ended.
+
+        Args:
+            keys: the number of its keys.
+        """
         self._open_keys -= keys
 
 
@@ -106,7 +110,7 @@ class OwnNode:
         self._call: Call[str] | None = None
 
     def ask(self) -> None:
-        """Asks the daemon, unless that has been done in this session."""
+        """Asks the daemon for the name, once in each session."""
         link = self._polled.connection.current()
         if link is not None and link is not self._link:
             self._link = link
@@ -114,5 +118,5 @@ class OwnNode:
 
     @property
     def name(self) -> str:
-        """Empty if it is not known yet, or if the daemon serves no other nodes."""
+        """The name; empty if it is not known yet, or if the daemon serves no other nodes."""
         return self._call.outcome if self._call is not None and self._call.done else ""

@@ -37,7 +37,7 @@ class Wishes:
     expect_s: float | None = None
     """the longest time that it waits for them, in seconds from its arrival on; None: as the engine's settings have it"""
     expect_from: str = ""
-    """the name or the address of the node whose engine computes them: they come from there while they are stored; empty: nobody says"""
+    """the name or the address of the node whose engine computes them; their blocks come from that node while they are stored. Empty: unknown"""
 
 
 USUAL = Wishes()

@@ -236,7 +236,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         )  # fmt: skip
 
     def _tell_of_raw(self, parts: Sequence[Joint | None]) -> None:
-        """Logs why blocks are stored raw that were to be encoded, once for an engine."""
+        """Logs, once for an engine, why blocks are stored raw although the settings ask for an encoding."""
         if self._settings.encoding == "none" or self._place != (0, 0):
             return
         unknown = "it is not known which axes of the KV cache count heads and tokens"
