@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kvtier import Status
+from kvtier import Client, Status
 from kvtier.device import Copying, DeviceRegion
+
+from checks.gpu.strategies import by_strategy, copied_bytes
 
 if TYPE_CHECKING:
     from checks.gpu.daemon import Check
@@ -73,11 +75,12 @@ class Flood:
         return self._region.get(self._stay[at : at + self._size], places)
 
 
-def measure(check: Check, name: str, region: DeviceRegion, stay: list[bytes], size: int, loops: Mapping[str, Callable[[], float]]) -> None:
+def measure(check: Check, name: str, client: Client, region: DeviceRegion, stay: list[bytes], size: int, loops: Mapping[str, Callable[[], float]]) -> None:
     """Writes the rows of one region.
 
     Args:
         name: comes last in the names of the rows.
+        client: the region's.
         stay: keys of the region's first blocks, which are stored, and stay so; the region has twice as many blocks.
         size: blocks of an operation.
         loops: by name; each runs for a while, and says how many milliseconds a pass took.
@@ -92,10 +95,13 @@ def measure(check: Check, name: str, region: DeviceRegion, stay: list[bytes], si
         return made
 
     for way, ways in WAYS.items():
+        copied = copied_bytes(client)
         flood = begin(ways)
         time.sleep(0.1 if check.quick else 0.5)
         check.row(f"speed_alone_{way}_{name}", flood.end() / 1e9, "GB/s")
+        print(f"alone {way} {name}: {by_strategy(copied, copied_bytes(client))}", flush=True)
         for loop_name, run in loops.items():
+            copied = copied_bytes(client)
             quiet, busy, rates = [run()], [], []
             for _ in range(2):
                 flood = begin(ways)
@@ -105,3 +111,4 @@ def measure(check: Check, name: str, region: DeviceRegion, stay: list[bytes], si
             slower = (statistics.median(busy) / statistics.median(quiet) - 1) * 100
             check.row(f"slowdown_of_{loop_name}_{way}_{name}", slower, "%")
             check.row(f"speed_beside_{loop_name}_{way}_{name}", statistics.median(rates), "GB/s")
+            print(f"beside {loop_name} {way} {name}: {by_strategy(copied, copied_bytes(client))}", flush=True)

@@ -30,6 +30,7 @@ import torch
 from kvtier_testing import process
 
 from checks.gpu import beside
+from checks.gpu.strategies import by_strategy, copied_bytes
 from checks.gpu.work import loops, pass_ms
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of
@@ -43,7 +44,7 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 60, "groups": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "beside": 90, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 120, "groups": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "beside": 90, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them, and the order on the host.
@@ -475,7 +476,7 @@ class Check:
         namespace = client.namespace(f"shards-{name}", block_bytes=form.block_bytes, form=form.text)
         regions = [ktorch.register(namespace, some, shard=shard) for some, shard in zip(tensors, shards)]
         torch.cuda.synchronize()
-        copied = client.stats()["gpus"][0]["copied_bytes"]
+        copied = copied_bytes(client)
         stay = keys_of(blocks, 9000)
         number = 9000
 
@@ -521,9 +522,7 @@ class Check:
             rate(what)  # The first turn maps memory.
             self.row(f"{what}_{name}", statistics.median(rate(what) for _ in range(3)), "GB/s", f"link_{way}", self.link[way])
         compare()
-        after = client.stats()["gpus"][0]["copied_bytes"]
-        used = [f"{strategy}_{(after[strategy] - copied[strategy]) >> 20}_MiB" for strategy in after if after[strategy] > copied[strategy]]
-        print(f"shards {name}: {', '.join(used)}", flush=True)
+        print(f"shards {name}: {by_strategy(copied, copied_bytes(client))}", flush=True)
         namespace.clear()
         for region in regions:
             region.close()
@@ -819,7 +818,7 @@ class Check:
                     self.quiet(client)
                     if any(status is not OK for status in namespace.pin(stay)):
                         raise Failure("what shall stay can't be pinned")
-                    beside.measure(self, name, region, stay, size, passes)
+                    beside.measure(self, name, client, region, stay, size, passes)
                 namespace.clear()
 
     def put_and_get(self, namespace: object, region: DeviceRegion, runs: str, blocks: int, block_bytes: int) -> None:

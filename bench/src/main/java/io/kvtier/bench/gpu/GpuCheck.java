@@ -239,6 +239,7 @@ public final class GpuCheck {
             words.number("slotBytes", usual.slotBytes()),
             usual.slotRuns(),
             words.number("stagingBlocks", usual.stagingBlocks()),
+            usual.encodingBlocks(),
             words.number("writeBlocks", usual.writeBlocks()),
             words.number("readBlocks", usual.readBlocks()),
             usual.depth());

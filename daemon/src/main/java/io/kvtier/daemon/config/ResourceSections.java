@@ -31,6 +31,7 @@ final class ResourceSections {
             (int) (staging / slots),
             usual.slotRuns(),
             keys.number("gpu.thread_blocks", 1, 1024),
+            keys.number("gpu.encoding_thread_blocks", 1, 1024),
             usual.writeBlocks(),
             usual.readBlocks(),
             usual.depth()),

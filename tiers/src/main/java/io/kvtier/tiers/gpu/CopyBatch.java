@@ -367,7 +367,7 @@ final class CopyBatch {
           throw new IllegalStateException("copies between siblings are not staged");
         }
         if (direction == CopyDirection.OFFLOAD) {
-          copyTable(kernels, options.stagingBlocks());
+          copyTable(kernels, stagingBlocks());
           gpu.record(halfway, kernels);
           gpu.await(staged, halfway);
           copyPieces(staged);
@@ -376,7 +376,7 @@ final class CopyBatch {
           copyPieces(staged);
           gpu.record(halfway, staged);
           gpu.await(kernels, halfway);
-          copyTable(kernels, options.stagingBlocks());
+          copyTable(kernels, stagingBlocks());
           gpu.record(done, kernels);
         }
       }
@@ -389,6 +389,10 @@ final class CopyBatch {
         gpu.record(done, direct);
       }
     }
+  }
+
+  private int stagingBlocks() {
+    return strategy == CopyStrategy.ENCODED ? options.encodingBlocks() : options.stagingBlocks();
   }
 
   /** The bytes of all its runs. */

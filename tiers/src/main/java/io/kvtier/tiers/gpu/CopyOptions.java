@@ -8,6 +8,8 @@ package io.kvtier.tiers.gpu;
  * @param slotRuns the most runs of a batch
  * @param stagingBlocks thread blocks of the kernel where it copies within the device: many, so that
  *     it is done before the engine's next kernel misses their multiprocessors
+ * @param encodingBlocks thread blocks of the kernels that encode and decode: so many that each
+ *     batch is short, since a GPU that another process keeps busy stops that one for a batch
  * @param writeBlocks thread blocks of the kernel where it writes host memory: few, since it holds
  *     their multiprocessors as long as the link needs
  * @param readBlocks thread blocks of the kernel where it reads host memory: fewer, since reads are
@@ -19,11 +21,13 @@ public record CopyOptions(
     int slotBytes,
     int slotRuns,
     int stagingBlocks,
+    int encodingBlocks,
     int writeBlocks,
     int readBlocks,
     int depth) {
   /** What suits one GPU behind one link. */
-  public static final CopyOptions DEFAULT = new CopyOptions(4, 16 << 20, 16_384, 64, 16, 8, 1024);
+  public static final CopyOptions DEFAULT =
+      new CopyOptions(4, 16 << 20, 16_384, 64, 264, 16, 8, 1024);
 
   private static final int SLOT_ALIGNMENT_BYTES = 4096;
 
@@ -38,6 +42,7 @@ public record CopyOptions(
     }
     requirePositive(slotRuns, "runs of a slot");
     requirePositive(stagingBlocks, "thread blocks");
+    requirePositive(encodingBlocks, "thread blocks");
     requirePositive(writeBlocks, "thread blocks");
     requirePositive(readBlocks, "thread blocks");
     requirePositive(depth, "copies in flight");

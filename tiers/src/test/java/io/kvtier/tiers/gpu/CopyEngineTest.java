@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** Every strategy copies every byte, whatever order the GPU does its work in. */
 final class CopyEngineTest {
-  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 2, 2, 16);
+  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 4, 2, 2, 16);
   private static final List<CopyStrategy> RAW =
       Arrays.stream(CopyStrategy.values()).filter(CopyStrategy::isForRaw).toList();
 

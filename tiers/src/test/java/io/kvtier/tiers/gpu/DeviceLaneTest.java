@@ -83,7 +83,7 @@ final class DeviceLaneTest {
     return new CopyEngine(
         gpu,
         direction,
-        new CopyOptions(2, 4096, 64, 4, 2, 2, BLOCKS),
+        new CopyOptions(2, 4096, 64, 4, 4, 2, 2, BLOCKS),
         StrategyTable.only(CopyStrategy.STAGED));
   }
 

@@ -25,6 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -33,7 +34,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  */
 final class EncodedCopyTest {
   /** A batch has two blocks at most, and its table few entries. */
-  private static final CopyOptions SMALL = new CopyOptions(3, 20_480, 24, 4, 2, 2, 8);
+  private static final CopyOptions SMALL = new CopyOptions(3, 20_480, 24, 4, 2, 3, 3, 8);
 
   private static final int LAYERS = 3;
   private static final int TOKENS = 16;
@@ -214,6 +215,23 @@ final class EncodedCopyTest {
     }
   }
 
+  @ParameterizedTest
+  @EnumSource(
+      value = CopyDirection.class,
+      names = {"OFFLOAD", "ONBOARD"})
+  void kernel_encodesOrDecodes_hasTheThreadBlocksForThat(CopyDirection direction) {
+    FakeGpu gpu = new FakeGpu(1);
+    Engine engine = new Engine(layout(false, 4, 4, 0, "LCHND"), 1);
+    List<MemorySegment> slots = engine.slots(COPIED);
+    for (int i = 0; i < COPIED; i++) {
+      slots.get(i).copyFrom(engine.encoded(engine.block(i)));
+    }
+    int[] blocks = {0, 1, 2, 3};
+    copy(gpu, direction, List.of(engine.copy(blocks, IndexRange.all(LAYERS), slots)));
+    assertEquals(SMALL.encodingBlocks(), gpu.encodingBlocks);
+    gpu.close();
+  }
+
   /** Ranks decode their heads of a block that one rank has encoded. */
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
@@ -342,7 +360,7 @@ final class EncodedCopyTest {
   @Test
   void submit_granuleLargerThanASlot_isRefused() {
     FakeGpu gpu = new FakeGpu(1);
-    CopyOptions tiny = new CopyOptions(2, 4096, 24, 4, 2, 2, 8);
+    CopyOptions tiny = new CopyOptions(2, 4096, 24, 4, 2, 3, 3, 8);
     CopyEngine engine =
         new CopyEngine(gpu, CopyDirection.OFFLOAD, tiny, StrategyTable.only(CopyStrategy.PLAIN));
     Copy copy = new Copy();

@@ -41,6 +41,9 @@ final class FakeGpu implements Gpu, GpuDriver {
   int batchCopies;
   int kernels;
 
+  /** Thread blocks of the last kernel that encoded or decoded. */
+  int encodingBlocks;
+
   /** Calls until one fails; negative: none does. */
   int callsUntilFailure = -1;
 
@@ -300,6 +303,7 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void encode(GpuStream stream, GranuleTable table, int threadBlocks) {
     call();
     kernels++;
+    encodingBlocks = threadBlocks;
     spend(0);
     putHold(stream);
     put(stream, () -> new PlainGranules(table, FakeGpu::at).encode());
@@ -309,6 +313,7 @@ final class FakeGpu implements Gpu, GpuDriver {
   public void decode(GpuStream stream, GranuleTable table, int threadBlocks) {
     call();
     kernels++;
+    encodingBlocks = threadBlocks;
     spend(0);
     putHold(stream);
     put(stream, () -> new PlainGranules(table, FakeGpu::at).decode());

@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 /** Blocks from one region to another: the same bits as by the host, however each is laid out. */
 final class PeerCopyTest {
   private static final int BLOCKS = 4;
-  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 2, 2, BLOCKS);
+  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 32, 4, 4, 2, 2, BLOCKS);
   private static final PinnedSlabs NO_SLABS = new PinnedSlabs(_ -> MemorySegment.NULL, 0);
 
   private static KvLayout layout(String axes, List<Long> extents) {

@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.EnumSource;
  * strategy: all bytes of the blocks are the same, and no others are written.
  */
 final class ShardCopyTest {
-  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 64, 4, 2, 2, 8);
+  private static final CopyOptions SMALL = new CopyOptions(3, 8192, 64, 4, 4, 2, 2, 8);
   private static final int LAYERS = 4;
   private static final int TOKENS = 16;
   private static final int DIM = 6;
