@@ -621,6 +621,57 @@ def test_what_a_gpu_encodes_host_clients_decode_and_the_other_way_round(daemon: 
         assert gpu_of(client)["copied_bytes"]["encoded"] > 0
 
 
+def test_ranks_encode_their_parts_of_blocks_that_any_client_and_any_ranks_decode(daemon: GpuDaemon, client: Client) -> None:
+    count, heads = 4, 4
+    whole = Tensors(daemon, "ranks-whole", heads=heads, dim=128, seed=24)
+    values = np.random.default_rng(24)
+    for layer in whole.layer:
+        layer[:] = (values.standard_normal(layer.shape, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    # Of two blocks, one rank's part does not fit: the first rank's of one block, the last rank's of the other.
+    for number, head in ((0, 0), (1, heads - 1)):
+        noise = whole.layer[2][1, number, :, head]
+        noise[:] = values.integers(0, 1 << 16, noise.shape)
+    properties = {"form": "LCHND:4x4:2x4x256", "encoding": "exact bf16 1024"}
+
+    def rank(ranks: int, number: int) -> tuple[Client, Tensors, DeviceRegion]:
+        first, own = number * heads // ranks, heads // ranks
+        part = Tensors(daemon, f"ranks-{number}-of-{ranks}", heads=own, dim=128, seed=25)
+        for mine, all_heads in zip(part.layer, whole.layer, strict=True):
+            mine[:, :count] = all_heads[:, :count, :, first : first + own]
+        session = Client(daemon.socket_path, timeout=60)
+        shape = Part("CBNHD", part.shape, part.strides(), 2, block_heads=heads, first_head=first)
+        namespace = session.namespace("encoded-ranks", block_bytes=whole.block_bytes, **properties)
+        return session, part, DeviceRegion(namespace, part.spec(order="LCHND", parts=[shape]))
+
+    engines = {ranks: [rank(ranks, number) for number in range(ranks)] for ranks in (1, 2, 4)}
+    namespace = client.namespace("encoded-ranks", block_bytes=whole.block_bytes, **properties)
+    blocks = b"".join(
+        np.stack([layer[:, number].transpose(0, 2, 1, 3) for layer in whole.layer]).tobytes() for number in range(count)
+    )  # fmt: skip
+    for writers, engine in engines.items():
+        for layers in (None, [range(0, 1), range(1, 4)]):
+            before = client.counters()
+            keys = keys_of(count, seed=10 * writers + (layers is None))
+            for some in layers or [range(4)]:
+                copies = [region.put(keys, range(count), layers=some) for _, _, region in engine]
+                assert [copying.wait(60) for copying in copies] == [[OK] * count] * writers
+            together = bytearray(len(blocks))
+            assert namespace.get(keys, together).statuses == [OK] * count
+            assert together == blocks
+            for readers, others in engines.items():
+                for _, part, region in others:
+                    assert region.get(keys, range(count, 2 * count)).wait(60) == [OK] * count
+                    for layer in part.layer:
+                        assert (layer[:, count : 2 * count] == layer[:, :count]).all(), f"{writers} ranks wrote, {readers} read"
+                        layer[:, count : 2 * count] = 0
+            after = client.counters()
+            assert after["put_encoded"] - before["put_encoded"] == count - 2
+            assert after["put_raw"] - before["put_raw"] == 2
+    for session, _, region in (rank for engine in engines.values() for rank in engine):
+        region.close()
+        session.close()
+
+
 def test_regions_whose_blocks_cannot_be_encoded_are_refused_with_the_reason(daemon: GpuDaemon, client: Client) -> None:
     tensors = Tensors(daemon, "unencodable", heads=4, dim=64)
     namespace = client.namespace("unencodable", block_bytes=tensors.block_bytes, encoding="exact bf16 8192")

@@ -24,6 +24,7 @@ import tempfile
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -754,6 +755,11 @@ class Check:
             for axes, order in (("CBNHD", "LCHND"), ("CBHND", "LCHND"), ("BCNHD", "LCND"), ("BLCNHD", "LCHND"), ("CBHND", "CLHND")):
                 compared += self.encoded_both_ways(client, axes, order)
             self.row("encoded_blocks_compared", compared, "blocks")
+            compared = 0
+            for writers in (1, 2, 4):
+                for layers in (6, 2):
+                    compared += self.encoded_by_ranks(client, writers, layers)
+            self.row("encoded_blocks_of_ranks_compared", compared, "blocks")
         # With another daemon: blocks in memory that a client may write are verified before they are got.
         self.daemon.kill()
         self.daemon.start(ssd__bytes=0, host__keep=0)
@@ -795,6 +801,56 @@ class Check:
                     raise Failure(f"{name}: {counter} has grown by {after[counter] - before[counter]}, expected {expected}")
             namespace.clear()
         return 2 * count
+
+    def encoded_by_ranks(self, client: Client, writers: int, layers: int) -> int:
+        """What the GPU encodes for the ranks of an engine, some layers at a time, it decodes for other ranks, and the C core decodes it."""
+        name, count, heads, tokens = f"encoded-by-{writers}-{layers}-layers", 12, 4, 16
+        whole = Pool(self.gpu, "CBHND", layers=6, blocks=2 * count, tokens=tokens, heads=heads, dim=128, order="LCHND")
+        whole.fill_with_values()
+        unfit = {0: 0, 1: heads - 1}
+        for number, head in unfit.items():
+            whole.block(number, range(2, 3))[0][1, head].random_(0, 256)
+        form = f"LCHND:6x{tokens}:2x{heads}x256"
+        namespace = client.namespace(name, block_bytes=whole.block_bytes, encoding=ENCODING, form=form)
+        ranks: dict[int, list[tuple[Pool, DeviceRegion]]] = {}
+        for number in sorted({1, 2, 4, writers}):
+            own = heads // number
+            ranks[number] = []
+            for first in range(0, heads, own):
+                pool = Pool(self.gpu, "CBHND", layers=6, blocks=2 * count, tokens=tokens, heads=own, dim=128, order="LCHND")
+                for mine, all_heads in zip(pool.views(), whole.views()):
+                    mine[:, :count] = all_heads[:, :count, first : first + own]
+                pool.part = replace(pool.part, block_heads=heads, first_head=first)
+                self.gpu.wait()
+                ranks[number].append((pool, DeviceRegion(namespace, pool.spec(), name)))
+        before = client.counters()
+        keys = keys_of(count, 3)
+        for first in range(0, 6, layers):
+            for copying in [region.put(keys, range(count), layers=range(first, first + layers)) for _, region in ranks[writers]]:
+                all_ok(copying, f"{name}: put")
+        self.quiet(client)
+        after = client.counters()
+        for counter, expected in (("put_encoded", count - len(unfit)), ("put_raw", len(unfit))):
+            if after[counter] - before[counter] != expected:
+                raise Failure(f"{name}: {counter} has grown by {after[counter] - before[counter]}, expected {expected}")
+        memory = bytearray(count * whole.block_bytes)
+        if namespace.get(keys, memory, verify=True).run != count:
+            raise Failure(f"{name}: a host client does not get what ranks have encoded")
+        for number in range(count):
+            block = torch.stack([part.cpu() for part in whole.block(number, range(6))])
+            if block.numpy().tobytes() != memory[number * whole.block_bytes : (number + 1) * whole.block_bytes]:
+                raise Failure(f"{name}: a host client gets other bytes of block {number} than ranks have put")
+        for readers, regions in ranks.items():
+            for pool, region in regions:
+                all_ok(region.get(keys, range(count, 2 * count)), f"{name}: get")
+                self.gpu.wait()
+                for view in pool.views():
+                    if not torch.equal(view[:, :count], view[:, count:]):
+                        raise Failure(f"{name}: one of {readers} ranks gets other bytes")
+        namespace.clear()
+        for _, region in (rank for regions in ranks.values() for rank in regions):
+            region.close()
+        return count * (len(ranks) + 1)
 
     def beside(self) -> None:
         """Copies beside an engine that computes: raw blocks and encoded ones, as engines have them, in one run."""

@@ -308,11 +308,11 @@ public record KvLayout(
     return align(start) + bytes;
   }
 
-  private static long align(long offset) {
+  static long align(long offset) {
     return (offset + PART_ALIGNMENT_BYTES - 1) & -PART_ALIGNMENT_BYTES;
   }
 
-  private static long partBytes(KvPart part, int layers, int blockTokens) {
+  static long partBytes(KvPart part, int layers, int blockTokens) {
     long cells = Math.multiplyExact((long) layers, tokens(part.shape(), blockTokens));
     cells = Math.multiplyExact(cells, (long) part.shape().extent(KvAxis.PLANE) * part.blockHeads());
     return Math.multiplyExact(cells, part.shape().cellBytes());

@@ -219,19 +219,6 @@ final class EncodedRegionsTest {
   }
 
   @Test
-  void offload_blockInParts_isStoredRaw() throws IOException, ProtocolViolation {
-    try (IndexHarness harness = harness(2, new FileGpu(folder, 0))) {
-      IndexHarness.Client client = open(harness);
-      int region = client.registerRegion(region());
-      assertEquals(Status.OK, ask(client, Verb.OFFLOAD, region, 1, 7, 2));
-      assertEquals(0, harness.counters.get(Counter.PUT_RAW), "it is not whole");
-      assertEquals(Status.OK, ask(client, Verb.OFFLOAD, region, 0, 8, 3));
-      workUntilIdle(harness);
-      assertEquals(1, harness.counters.get(Counter.PUT_ENCODED));
-    }
-  }
-
-  @Test
   void offload_blockDoesNotFitAndThereIsNoRawSlot_isBusyAndLeavesNothing()
       throws IOException, ProtocolViolation {
     write(2, unfit());

@@ -734,12 +734,43 @@ public final class IndexHarness implements AutoCloseable {
       sendBlocks(verb, region, layers, event, 0, key, target, 1);
     }
 
+    /** Publishes a request of one key about some layers of a block of a region. */
+    void sendLayers(Verb verb, int region, int firstLayer, int endLayer, long key, int target)
+        throws ProtocolViolation {
+      long[] keys = {key};
+      int[] targets = {target};
+      sendBlocks(verb, region, firstLayer, endLayer, 0, 0, keys, targets);
+    }
+
+    /** Publishes a request about blocks of a region, with all of the region's layers. */
+    void sendBlocks(Verb verb, int region, long[] keys, int[] targets) throws ProtocolViolation {
+      sendBlocks(verb, region, 0, 0, 0, 0, keys, targets);
+    }
+
     /**
      * Publishes a request about blocks of a region whose keys are all equal; the count may be 0.
      */
     void sendBlocks(
         Verb verb, int region, int layers, int event, int progress, long key, int target, int count)
         throws ProtocolViolation {
+      long[] keys = new long[count];
+      int[] targets = new int[count];
+      Arrays.fill(keys, key);
+      Arrays.fill(targets, target);
+      sendBlocks(verb, region, 0, layers, event, progress, keys, targets);
+    }
+
+    private void sendBlocks(
+        Verb verb,
+        int region,
+        int firstLayer,
+        int endLayer,
+        int event,
+        int progress,
+        long[] keys,
+        int[] targets)
+        throws ProtocolViolation {
+      int count = keys.length;
       int bytes = Records.request(verb, count, 8, 0);
       long at = requests.tryClaim(bytes);
       segment.asSlice(at, bytes).fill((byte) 0);
@@ -747,12 +778,14 @@ public final class IndexHarness implements AutoCloseable {
       Words.putByte(segment, at + RequestDescriptor.KEY_BYTES_OFFSET, 8);
       Words.putInt(segment, at + RequestDescriptor.COUNT_OFFSET, count);
       Words.putInt(segment, at + RequestDescriptor.REGION_OFFSET, region);
-      Words.putShort(segment, at + RequestDescriptor.END_LAYER_OFFSET, layers);
+      Words.putShort(segment, at + RequestDescriptor.FIRST_LAYER_OFFSET, firstLayer);
+      Words.putShort(segment, at + RequestDescriptor.END_LAYER_OFFSET, endLayer);
       Words.putInt(segment, at + RequestDescriptor.EVENT_OFFSET, event);
       Words.putInt(segment, at + RequestDescriptor.PROGRESS_OFFSET, progress);
+      long body = at + RequestDescriptor.HEADER_BYTES;
       for (int i = 0; i < count; i++) {
-        Words.putLong(segment, at + RequestDescriptor.HEADER_BYTES + 8L * i, key);
-        Words.putInt(segment, at + RequestDescriptor.HEADER_BYTES + 8L * count + 4L * i, target);
+        Words.putLong(segment, body + 8L * i, keys[i]);
+        Words.putInt(segment, body + 8L * count + 4L * i, targets[i]);
       }
       requests.publish();
     }

@@ -19,6 +19,11 @@ public final class Checksums {
 
   /** The leg of {@link Transfer.Kind#CHECKSUM}. */
   public static void run(Transfer transfer) {
+    EncodedGranules rest = transfer.rest;
+    if (rest != null && !rest.decode(transfer.bytes())) {
+      transfer.status = Status.CORRUPT;
+      return;
+    }
     transfer.checksum = of(transfer.bytes());
     BlockEncoding encoding = transfer.encoding;
     boolean isEncoded = encoding != null && transfer.length == encoding.encodedBytes();

@@ -13,7 +13,7 @@ import org.jspecify.annotations.Nullable;
 public final class Transfer {
   /** The work of a transfer. */
   public enum Kind {
-    /** Make the checksum of bytes that a client wrote. */
+    /** Make the checksum of bytes that a client or a GPU wrote. */
     CHECKSUM,
     /** Write a block from memory to a slot on a device, or to an object, if its bytes match. */
     STORE,
@@ -82,6 +82,9 @@ public final class Transfer {
    * The length says which form the bytes have.
    */
   public @Nullable BlockEncoding encoding;
+
+  /** CHECKSUM: parts of the block that are decoded to its slot first; null when all are there. */
+  public @Nullable EncodedGranules rest;
 
   /** The device of a lower tier, and the region of the device. */
   public int device;

@@ -3,8 +3,10 @@ package io.kvtier.daemon.index.device;
 import io.kvtier.daemon.index.core.Chains;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.Shard;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Blocks that are being put together from copies of their layers and heads: which of them somebody
@@ -13,9 +15,15 @@ import java.util.Arrays;
  *
  * <p>The claims on a block are a bitmap: for each layer, one bit for each head. Another one says
  * which of these bytes have arrived.
+ *
+ * <p>A block that became raw has two slots if some of its parts came encoded before, or were on
+ * their way. A third bitmap says which bytes are in the encoded slot.
  */
 final class Assemblies {
   static final int NONE = -1;
+
+  /** No encoded slot beside the block's own. */
+  static final int NO_SLOT = -1;
 
   private static final int NOBODY = -1;
   private static final int FIRST = 1 << 10;
@@ -28,6 +36,19 @@ final class Assemblies {
 
   private long[][] claimed = new long[0][];
   private long[][] arrived = new long[0][];
+
+  /** Bytes that are in the encoded slot of a block that became raw. */
+  private long[][] encoded = new long[0][];
+
+  /** The encoded slot of a block that became raw. */
+  private int[] encodedSlot = new int[0];
+
+  /** Any layout of the blocks that became raw. */
+  private @Nullable KvLayout[] layouts = new KvLayout[0];
+
+  /** How many bits each block has. */
+  private int[] bits = new int[0];
+
   private int[] heads = new int[0];
 
   /** How many layers each block has whose bytes follow each other; 1: all of them together. */
@@ -66,6 +87,10 @@ final class Assemblies {
     sessionIndex = Arrays.copyOf(sessionIndex, to);
     claimed = Arrays.copyOf(claimed, to);
     arrived = Arrays.copyOf(arrived, to);
+    encoded = Arrays.copyOf(encoded, to);
+    encodedSlot = Arrays.copyOf(encodedSlot, to);
+    layouts = Arrays.copyOf(layouts, to);
+    bits = Arrays.copyOf(bits, to);
     heads = Arrays.copyOf(heads, to);
     units = Arrays.copyOf(units, to);
     missing = Arrays.copyOf(missing, to);
@@ -85,6 +110,7 @@ final class Assemblies {
       block[one] = Directory.NONE;
       claimed[one] = new long[0];
       arrived[one] = new long[0];
+      encoded[one] = new long[0];
       next[one] = freeHead;
       freeHead = one;
     }
@@ -110,12 +136,14 @@ final class Assemblies {
     block[one] = ofBlock;
     sessionIndex[one] = of.index;
     heads[one] = ShardBits.heads(shard);
-    missing[one] = ShardBits.count(shard);
+    bits[one] = ShardBits.count(shard);
+    missing[one] = bits[one];
+    encodedSlot[one] = NO_SLOT;
     users[one] = 0;
     failed[one] = false;
     hasClientBytes[one] = false;
-    claimed[one] = ShardBits.cleared(claimed[one], missing[one]);
-    arrived[one] = ShardBits.cleared(arrived[one], missing[one]);
+    claimed[one] = ShardBits.cleared(claimed[one], bits[one]);
+    arrived[one] = ShardBits.cleared(arrived[one], bits[one]);
     units[one] = part.areLayersRuns ? shard.blockLayers() : 1;
     int bucket = bucket(ofBlock);
     next[one] = buckets[bucket];
@@ -153,6 +181,8 @@ final class Assemblies {
     int bucket = bucket(block[one]);
     Chains.unlink(buckets, next, bucket, one);
     block[one] = Directory.NONE;
+    encodedSlot[one] = NO_SLOT;
+    layouts[one] = null;
     next[one] = freeHead;
     freeHead = one;
     size--;
@@ -179,9 +209,59 @@ final class Assemblies {
     return true;
   }
 
-  /** Layers of a shard have arrived. */
-  void arrive(int one, PartOfBlock part) {
-    int ignored = ShardBits.set(arrived[one], part.shard, heads[one], part.fromLayer, part.toLayer);
+  /**
+   * Layers of a shard have arrived.
+   *
+   * @param isEncoded whether they are encoded
+   */
+  void arrive(int one, PartOfBlock part, boolean isEncoded) {
+    set(arrived[one], one, part);
+    if (isEncoded && encodedSlot[one] != NO_SLOT) {
+      set(encoded[one], one, part);
+    }
+  }
+
+  private void set(long[] of, int one, PartOfBlock part) {
+    int ignored = ShardBits.set(of, part.shard, heads[one], part.fromLayer, part.toLayer);
+  }
+
+  /** Whether a block has parts, there or claimed, beside one that is claimed. */
+  boolean hasOthers(int one) {
+    return users[one] > 1 || ShardBits.hasAny(arrived[one], bits[one]);
+  }
+
+  /**
+   * Keeps the encoded slot of a block that became raw: what has arrived is there.
+   *
+   * @param layout any layout of the block
+   */
+  void keepEncoded(int one, int slot, KvLayout layout) {
+    encodedSlot[one] = slot;
+    layouts[one] = layout;
+    encoded[one] = ShardBits.copied(encoded[one], arrived[one], bits[one]);
+  }
+
+  /** The encoded slot of a block that became raw, or {@link #NO_SLOT}. */
+  int encodedSlot(int one) {
+    return encodedSlot[one];
+  }
+
+  /** A layout of a block that has an {@link #encodedSlot}. */
+  KvLayout layout(int one) {
+    KvLayout layout = layouts[one];
+    if (layout == null) {
+      throw new IllegalStateException("block " + block[one] + " has no encoded slot of its own");
+    }
+    return layout;
+  }
+
+  /**
+   * Whether bytes of a block are in its {@link #encodedSlot}.
+   *
+   * @param head a head of the layer, or any other number for bytes that are of all heads
+   */
+  boolean isEncoded(int one, int layer, int head) {
+    return ShardBits.has(encoded[one], heads[one], layer, head);
   }
 
   /** How many layers a block has whose bytes follow each other; 1: all of them together. */

@@ -60,6 +60,11 @@ public final class DeviceJob {
    */
   int[] readyPlace = new int[0];
 
+  /** The slot of each place that is ready, and whether its block is copied in its encoded form. */
+  int[] slot = new int[0];
+
+  boolean[] isEncoded = new boolean[0];
+
   /** Each place's advertisement, while its block comes from another region. */
   int[] lent = new int[0];
 
@@ -94,6 +99,8 @@ public final class DeviceJob {
       int capacity = Math.max(64, Integer.highestOneBit(count - 1) << 1);
       target = new int[capacity];
       readyPlace = new int[2 * capacity];
+      slot = new int[capacity];
+      isEncoded = new boolean[capacity];
       lent = new int[capacity];
       due = new int[capacity];
       handed = new int[capacity];

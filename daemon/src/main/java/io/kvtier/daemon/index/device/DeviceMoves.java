@@ -96,6 +96,11 @@ public final class DeviceMoves {
     job.handed[place] = 0;
     job.failure[place] = 0;
     job.isFlawed[place] = false;
+    boolean isLent = job.lent[place] != Advertisements.NONE;
+    int block = operation.block[place];
+    // All copies of a place have one form, although the block can become raw meanwhile.
+    job.slot[place] = isLent ? Directory.NONE : store.first().slot(block);
+    job.isEncoded[place] = !isLent && directory.has(Directory.FLAG_ENCODED, block);
     lineOf(job).add(operation, job);
   }
 
@@ -209,7 +214,7 @@ public final class DeviceMoves {
     transfer.source = source == null ? null : source.opened;
     transfer.layers =
         new IndexRange(job.waveLayer, Math.min(job.waveLayer + job.layersEach, job.endLayer));
-    boolean isEncoded = at < job.waveEnd && isEncoded(operation, job, job.readyPlace[at]);
+    boolean isEncoded = at < job.waveEnd && job.isEncoded[job.readyPlace[at]];
     transfer.encoding = isEncoded ? region.encoding : null;
     transfer.event = job.event;
     transfer.operation = operation.poolIndex;
@@ -227,13 +232,13 @@ public final class DeviceMoves {
       if (place == DeviceJob.NO_PLACE) {
         continue;
       }
-      if (sourceOf(job, place) != source || isEncoded(operation, job, place) != isEncoded) {
+      if (sourceOf(job, place) != source || job.isEncoded[place] != isEncoded) {
         break;
       }
       transfer.targets[count] = job.target[place];
       transfer.places[count] = place;
       if (source == null) {
-        int slot = store.first().slot(operation.block[place]);
+        int slot = job.slot[place];
         transfer.slabs[count] = slots.regionOf(slot);
         transfer.offsets[count] = slots.offsetOf(slot);
       } else {
@@ -251,12 +256,6 @@ public final class DeviceMoves {
   private @Nullable Region sourceOf(DeviceJob job, int place) {
     int one = job.lent[place];
     return one == Advertisements.NONE ? null : advertised.owner(one);
-  }
-
-  /** Whether the slot of a place's block has the block in its encoded form. */
-  private boolean isEncoded(Operation operation, DeviceJob job, int place) {
-    return job.lent[place] == Advertisements.NONE
-        && directory.has(Directory.FLAG_ENCODED, operation.block[place]);
   }
 
   /** Settles finished transfers. */

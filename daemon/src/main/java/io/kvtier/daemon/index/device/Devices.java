@@ -13,6 +13,7 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionParts;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -100,13 +101,15 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     operations.connect(this);
   }
 
-  /** Puts blocks raw that do not fit into their encoded form. */
+  /** Puts parts of blocks raw that do not fit into their encoded form. */
   public interface RawPuts {
     /**
-     * Gives the block of a place a raw slot, and has it copied there. The encoded slot of the block
-     * has bytes without meaning.
+     * Gives the block of a place a raw slot, unless it has one, and has the place copied there.
+     * What was copied of the place has no meaning.
+     *
+     * @param layout of the place's region
      */
-    void putRaw(Operation operation, int place);
+    void putRaw(Operation operation, int place, KvLayout layout);
   }
 
   /**
@@ -383,7 +386,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     boolean isFlawed = status == Status.OK && job.isFlawed[place];
     if (operation.verb == Verb.ONBOARD) {
       onboarded(operation, place, isFlawed ? Status.CORRUPT : status);
-    } else if (isFlawed && job.cut == Status.OK) {
+    } else if (isFlawed && job.cut == Status.OK && !partial.isLost(operation.block[place])) {
       putRaw(operation, job, place);
       return;
     } else {
@@ -410,7 +413,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     boolean isWhole =
         status == Status.OK
             && region != null
-            && partial.copied(block, region, job.firstLayer, job.endLayer);
+            && partial.copied(block, region, job.firstLayer, job.endLayer, job.isEncoded[place]);
     if (isWhole) {
       forms.count(namespace, isEncoded);
     } else if (status != Status.OK) {
@@ -422,12 +425,13 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   private void putRaw(Operation operation, DeviceJob job, int place) {
     RawPuts raw = rawPuts;
-    if (raw == null) {
+    Region region = job.region;
+    if (raw == null || region == null) {
       throw new IllegalStateException("a block that does not fit, before the verbs are connected");
     }
     // Its copies are over: it has no slot that they need.
     job.handed[place] = 0;
-    raw.putRaw(operation, place);
+    raw.putRaw(operation, place, region.layout);
   }
 
   /**

@@ -39,11 +39,6 @@ public final class PartOfBlock {
     toLayer = region.layout.firstLayer() + to;
   }
 
-  /** Whether it is all of the block. */
-  public boolean isWhole() {
-    return shard.isWhole() && fromLayer == 0 && toLayer == shard.blockLayers();
-  }
-
   /**
    * Whether the region's rank stores a block, and not another rank with equal bytes.
    *

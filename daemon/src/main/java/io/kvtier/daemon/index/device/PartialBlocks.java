@@ -4,9 +4,14 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
+import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.layout.BlockCells;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
+import java.util.BitSet;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -16,7 +21,12 @@ import org.jspecify.annotations.Nullable;
  * sessions, and copy to the block's slot by OFFLOAD, or by RESERVE and COMMIT of a shard. A block
  * becomes visible when all of its bytes have arrived. It is given up if a copy fails, or if the
  * missing bytes do not come. Then its slot is free when nobody copies there, and no node reads
- * there any more. Confined to the index.
+ * there any more.
+ *
+ * <p>GPUs encode their parts of a block, each granule to its own place. If a part does not fit, the
+ * block becomes raw: this part and all later ones are copied raw to another slot. Parts that came
+ * encoded, or are on their way, stay in the encoded slot until the block is whole. Then they are
+ * decoded to the raw slot. Confined to the index.
  */
 public final class PartialBlocks {
   /** The outcome of an attempt to add bytes to a block. */
@@ -56,6 +66,7 @@ public final class PartialBlocks {
   private static final long LOOK_EVERY_NS = 100_000_000;
 
   private final Directory directory;
+  private final Namespaces namespaces;
   private final BlockStore store;
   private final Counters counters;
   private final LongSupplier clock;
@@ -78,6 +89,7 @@ public final class PartialBlocks {
   PartialBlocks(IndexCore core, BlockStore store, int most) {
     this.store = store;
     directory = core.directory();
+    namespaces = core.namespaces();
     counters = core.counters();
     clock = core.clock();
     assemblies = new Assemblies(most, core.limits().sessionsMax());
@@ -155,14 +167,31 @@ public final class PartialBlocks {
    *
    * @param from the first layer, by its number in the region
    * @param to the layer after the last one
+   * @param isEncoded whether the GPU has encoded them
    * @return whether the block is whole
    */
-  boolean copied(int block, Region region, int from, int to) {
+  boolean copied(int block, Region region, int from, int to, boolean isEncoded) {
     int assembly = required(block);
     assemblies.endUse(assembly);
     arrived.set(region, from, to);
-    arrive(assembly);
+    arrive(assembly, isEncoded);
     return settle(assembly);
+  }
+
+  /**
+   * A part of an encoded block does not fit: the block has no slot from now on, and becomes raw. If
+   * the block has other parts, its encoded slot is kept for them.
+   *
+   * @param layout of the part
+   */
+  public void becomeRaw(int block, KvLayout layout) {
+    int assembly = required(block);
+    if (assemblies.hasOthers(assembly)) {
+      assemblies.keepEncoded(assembly, store.first().keepSlot(block), layout);
+    } else {
+      store.first().free(block);
+    }
+    directory.set(Directory.FLAG_ENCODED, block, false);
   }
 
   /** A client is about to write a region's shard of a block, on account of a hold. */
@@ -184,14 +213,14 @@ public final class PartialBlocks {
     regionOfHold[hold] = null;
     if (region != null) {
       arrived.set(region, 0, region.layout.layers());
-      arrive(assembly);
+      arrive(assembly, false);
     }
     return settle(assembly);
   }
 
   /** The bytes of {@link #arrived} are there. */
-  private void arrive(int assembly) {
-    assemblies.arrive(assembly, arrived);
+  private void arrive(int assembly, boolean isEncoded) {
+    assemblies.arrive(assembly, arrived, isEncoded);
     if (!assemblies.isFailed(assembly)) {
       tell(assembly, arrived.fromLayer, arrived.toLayer, listener);
     }
@@ -225,9 +254,14 @@ public final class PartialBlocks {
     }
   }
 
-  /** In how many parts a block is told of; the bytes of a layer do not follow if it is encoded. */
+  /**
+   * In how many parts a block is told of. It is told of when it is whole if any of its parts came
+   * encoded.
+   */
   private int units(int assembly) {
-    boolean isEncoded = directory.has(Directory.FLAG_ENCODED, assemblies.block(assembly));
+    boolean isEncoded =
+        directory.has(Directory.FLAG_ENCODED, assemblies.block(assembly))
+            || assemblies.encodedSlot(assembly) != Assemblies.NO_SLOT;
     return isEncoded ? 1 : assemblies.units(assembly);
   }
 
@@ -255,22 +289,57 @@ public final class PartialBlocks {
   private boolean settle(int assembly) {
     int block = assemblies.block(assembly);
     if (assemblies.isWhole(assembly)) {
-      boolean hasClientBytes = assemblies.hasClientBytes(assembly);
-      assemblies.end(assembly);
-      if (hasClientBytes) {
-        store.commit(block);
-      } else {
-        store.arrived(block);
-      }
+      complete(assembly, block);
       return true;
     }
     if (assemblies.isUnused(assembly) && assemblies.isFailed(assembly) && !store.isHeld(block)) {
+      freeEncoded(assembly);
       assemblies.end(assembly);
       if (store.first().state(block) == CopyState.RESERVED) {
         store.abandon(block);
       }
     }
     return false;
+  }
+
+  private void complete(int assembly, int block) {
+    BlockEncoding encoding = namespaces.of(directory, block).encoding();
+    BitSet granules = encoding == null ? new BitSet(0) : encodedGranules(assembly, encoding);
+    if (encoding != null && !granules.isEmpty()) {
+      int slot = assemblies.encodedSlot(assembly);
+      assemblies.end(assembly);
+      store.decode(block, slot, encoding, granules);
+      return;
+    }
+    freeEncoded(assembly);
+    boolean hasClientBytes = assemblies.hasClientBytes(assembly);
+    assemblies.end(assembly);
+    if (hasClientBytes) {
+      store.commit(block);
+    } else {
+      store.arrived(block);
+    }
+  }
+
+  /** The granules of a block that are in its encoded slot, and not in its raw one. */
+  private BitSet encodedGranules(int assembly, BlockEncoding encoding) {
+    BitSet granules = new BitSet(0);
+    if (assemblies.encodedSlot(assembly) != Assemblies.NO_SLOT) {
+      BlockCells cells = new BlockCells(assemblies.layout(assembly));
+      for (int granule = 0; granule < encoding.granules(); granule++) {
+        boolean isCell = cells.find((long) granule * encoding.rawGranuleBytes());
+        granules.set(
+            granule, isCell && assemblies.isEncoded(assembly, cells.layer(), cells.head()));
+      }
+    }
+    return granules;
+  }
+
+  private void freeEncoded(int assembly) {
+    int slot = assemblies.encodedSlot(assembly);
+    if (slot != Assemblies.NO_SLOT) {
+      store.first().freeKept(slot);
+    }
   }
 
   /** Drops the blocks that a session has begun to put together. */

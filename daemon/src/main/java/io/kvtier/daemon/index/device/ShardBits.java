@@ -41,12 +41,28 @@ final class ShardBits {
 
   /** Makes space for bits that are all 0, in an array if that is large enough. */
   static long[] cleared(long[] bits, int count) {
-    int words = (count + Long.SIZE - 1) / Long.SIZE;
+    int words = words(count);
     if (bits.length < words) {
       return new long[words];
     }
     Arrays.fill(bits, 0, words, 0);
     return bits;
+  }
+
+  private static int words(int count) {
+    return (count + Long.SIZE - 1) / Long.SIZE;
+  }
+
+  /** Copies bits, into an array if that is large enough. */
+  static long[] copied(long[] target, long[] bits, int count) {
+    long[] copy = cleared(target, count);
+    System.arraycopy(bits, 0, copy, 0, words(count));
+    return copy;
+  }
+
+  /** Whether any bit of a block is set. */
+  static boolean hasAny(long[] bits, int count) {
+    return hasAny(bits, 0, count);
   }
 
   /** Whether any bit is set of some layers of a shard. */
@@ -84,6 +100,15 @@ final class ShardBits {
       }
     }
     return true;
+  }
+
+  /** Whether a bit of a layer is set: that of a head, or any where the head is not one of them. */
+  static boolean has(long[] bits, int perLayer, int layer, int head) {
+    int first = layer * perLayer;
+    boolean isOne = head >= 0 && head < perLayer;
+    return isOne
+        ? hasAny(bits, first + head, first + head + 1)
+        : hasAny(bits, first, first + perLayer);
   }
 
   private static boolean isOfAllHeads(Shard shard, int perLayer) {

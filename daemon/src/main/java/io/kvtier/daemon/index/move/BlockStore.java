@@ -19,8 +19,10 @@ import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.daemon.index.transfer.LowerTier;
 import io.kvtier.daemon.index.transfer.LowerTiers;
 import io.kvtier.daemon.index.transfer.Mover;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -251,6 +253,17 @@ public final class BlockStore {
   public void arrived(int block) {
     directory.set(Directory.FLAG_ARRIVED, block, true);
     moves.commits().commit(block);
+  }
+
+  /**
+   * All bytes of a block have come, and some of them encoded, to another slot: these are decoded to
+   * the block's slot, its checksum is made, then it is resident. The other slot is given back.
+   *
+   * @param slot of the first tier, kept for the block
+   * @param granules which granules are there
+   */
+  public void decode(int block, int slot, BlockEncoding encoding, BitSet granules) {
+    moves.commits().decode(block, slot, encoding, granules);
   }
 
   /** The client has written the block: its checksum is made, then it is resident. */

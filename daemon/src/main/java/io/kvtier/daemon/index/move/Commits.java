@@ -7,16 +7,27 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.index.transfer.Mover;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.EncodedGranules;
 import java.lang.foreign.MemorySegment;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.Map;
 import java.util.function.IntFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * How a block that was written to its first slot gets its checksum, and becomes resident then.
  * Confined to the index.
  */
 final class Commits {
+  /** The parts of a raw block that are in another slot, which is kept for them. */
+  private record Rest(int slot, EncodedGranules granules) {}
+
   private final Directory directory;
   private final Copies copies;
   private final Arrivals arrivals;
@@ -26,6 +37,10 @@ final class Commits {
   private final Counters counters;
   private final int inlineChecksumBytes;
   private final ClassQueues backlog;
+
+  /** The parts of blocks that are decoded before their checksums are made. */
+  private final Map<Integer, Rest> rests = new HashMap<>();
+
   private final ClassQueues.Server serve = this::serve;
 
   /**
@@ -52,11 +67,42 @@ final class Commits {
     int length = copies.storedBytes(block);
     // A commit gives its hold back: only the slots bound how many blocks wait for their checksums.
     // The checksum of a block that finds no place to wait is made at once; clients wait meanwhile.
+    EncodedGranules rest = restOf(block);
     if (length <= inlineChecksumBytes
-        || (!mover.checksum(block) && !backlog.offer(first.sizeClass(block), 0, block))) {
-      int slot = first.slot(block);
-      MemorySegment slab = slabs.apply(first.slots().regionOf(slot));
-      finish(block, Checksums.of(slab.asSlice(first.slots().offsetOf(slot), length)));
+        || (!mover.checksum(block, rest) && !backlog.offer(first.sizeClass(block), 0, block))) {
+      MemorySegment bytes = bytes(first.slot(block), length);
+      boolean isSound = rest == null || rest.decode(bytes);
+      finish(block, Checksums.of(bytes), isSound ? Status.OK : Status.CORRUPT);
+    }
+  }
+
+  /**
+   * All bytes of a block have come, and some of them encoded: these are decoded, its checksum is
+   * made, then the block becomes resident.
+   *
+   * @param slot where the encoded granules are; kept for the block until they are decoded
+   * @param granules which ones they are
+   */
+  void decode(int block, int slot, BlockEncoding encoding, BitSet granules) {
+    MemorySegment encoded = bytes(slot, encoding.encodedBytes());
+    rests.put(block, new Rest(slot, new EncodedGranules(encoding, encoded, granules)));
+    commit(block);
+  }
+
+  private MemorySegment bytes(int slot, long length) {
+    SlotAllocator slots = first.slots();
+    return slabs.apply(slots.regionOf(slot)).asSlice(slots.offsetOf(slot), length);
+  }
+
+  private @Nullable EncodedGranules restOf(int block) {
+    Rest rest = rests.isEmpty() ? null : rests.get(block);
+    return rest == null ? null : rest.granules;
+  }
+
+  private void endRest(int block) {
+    Rest rest = rests.isEmpty() ? null : rests.remove(block);
+    if (rest != null) {
+      first.freeKept(rest.slot);
     }
   }
 
@@ -76,12 +122,21 @@ final class Commits {
     arrivals.becomeResident(block);
   }
 
-  /** The checksum of a block that was committed is made. */
-  void finish(int block, int checksum) {
+  /**
+   * The checksum of a block that was committed is made.
+   *
+   * @param status OK, or CORRUPT when parts of the block can't be decoded
+   */
+  void finish(int block, int checksum, Status status) {
     directory.set(Directory.FLAG_ARRIVED, block, false);
     directory.addUses(block, -1);
+    endRest(block);
     if (first.state(block) == CopyState.LEAVING) {
       copies.settle(block);
+      return;
+    }
+    if (status != Status.OK) {
+      copies.dropDamaged(block);
       return;
     }
     becomeResident(block, checksum);
@@ -103,10 +158,11 @@ final class Commits {
   private boolean serve(long item) {
     int block = (int) item;
     if (first.state(block) == CopyState.LEAVING) {
+      endRest(block);
       copies.endUse(block);
       return true;
     }
-    return mover.checksum(block);
+    return mover.checksum(block, restOf(block));
   }
 
   /** How many blocks wait for the pipeline. */

@@ -140,7 +140,7 @@ final class Moves {
 
   private void settle(Settlement one) {
     switch (one.kind) {
-      case CHECKSUM -> commits.finish(one.block, one.checksum);
+      case CHECKSUM -> commits.finish(one.block, one.checksum, one.status);
       case AUDIT -> audits.finish(one.block, one.checksum, one.status);
       case LOAD -> loads.onLoaded(one);
       case SCRUB -> scrubbers.onScrubbed(one);

@@ -41,6 +41,9 @@ public final class ResidentTier {
   private final Draining draining;
   private final VictimSearch victims;
 
+  /** How many slots are in use that no copy has any more. */
+  private int kept;
+
   /**
    * An empty tier.
    *
@@ -251,6 +254,26 @@ public final class ResidentTier {
     if (number == 0) {
       directory.endPushed(block);
     }
+  }
+
+  /**
+   * Takes a copy's slot from the copy, which is no more. The slot stays in use until {@link
+   * #freeKept}, which must come before the block's record is free.
+   *
+   * @return the slot
+   */
+  public int keepSlot(int block) {
+    int slot = slot(block);
+    setState(block, CopyState.NONE);
+    copies.setSlot(number, block, Directory.NONE);
+    kept++;
+    return slot;
+  }
+
+  /** Gives a slot back that was kept. */
+  public void freeKept(int slot) {
+    slots.free(slot);
+    kept--;
   }
 
   /** The checksum of a copy is that of its bytes. */
@@ -512,7 +535,7 @@ public final class ResidentTier {
       throw new IllegalStateException(
           "tier " + number + ": the policy tracks " + resident() + " blocks of " + residents);
     }
-    if (used != slots.slotsTotal() - slots.slotsFree()) {
+    if (used + kept != slots.slotsTotal() - slots.slotsFree()) {
       throw new IllegalStateException(
           "tier " + number + ": slots in use are not those of the blocks");
     }

@@ -13,6 +13,7 @@ import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.index.space.TierStack;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TierId;
+import io.kvtier.tiers.transfer.EncodedGranules;
 import io.kvtier.tiers.transfer.Pipeline;
 import io.kvtier.tiers.transfer.Transfer;
 import java.util.ArrayDeque;
@@ -106,17 +107,22 @@ public final class Mover {
 
   // ---- checksums
 
-  /** Makes the checksum of a block's first copy; false when that can't be started now. */
-  public boolean checksum(int block) {
-    return startChecksum(block, TransferPool.Purpose.PLAIN);
+  /**
+   * Makes the checksum of a block's first copy; false when that can't be started now.
+   *
+   * @param rest parts of the block that are decoded to that copy first; null when all are there
+   */
+  public boolean checksum(int block, @Nullable EncodedGranules rest) {
+    return startChecksum(block, TransferPool.Purpose.PLAIN, rest);
   }
 
   /** Makes the checksum of a resident block again; false when that can't be started now. */
   public boolean audit(int block) {
-    return startChecksum(block, TransferPool.Purpose.AUDIT);
+    return startChecksum(block, TransferPool.Purpose.AUDIT, null);
   }
 
-  private boolean startChecksum(int block, TransferPool.Purpose why) {
+  private boolean startChecksum(
+      int block, TransferPool.Purpose why, @Nullable EncodedGranules rest) {
     int tenant = pool.tenantOf(block);
     if (pool.isEmpty()
         || checksums.inFlight() >= checksumDepth
@@ -124,6 +130,7 @@ public final class Mover {
       return false;
     }
     Transfer transfer = pool.takeFirst(block, Transfer.Kind.CHECKSUM, CHECKSUM_PRIORITY, why);
+    transfer.rest = rest;
     if (!checksums.offer(transfer)) {
       return pool.takeBack();
     }

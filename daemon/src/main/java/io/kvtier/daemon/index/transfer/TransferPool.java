@@ -198,6 +198,7 @@ final class TransferPool {
 
   /** A transfer is over: it is free again, and its block is no longer in use on its account. */
   void giveBack(Transfer transfer) {
+    transfer.rest = null;
     spare[free++] = transfer.poolIndex;
     directory.addUses(transfer.block, -1);
   }

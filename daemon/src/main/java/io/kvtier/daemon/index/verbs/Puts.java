@@ -5,6 +5,7 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
+import io.kvtier.daemon.index.core.LongQueue;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.core.PutForms;
 import io.kvtier.daemon.index.device.Devices;
@@ -20,6 +21,7 @@ import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Records;
@@ -187,12 +189,9 @@ public final class Puts implements Devices.RawPuts {
       busy(operation, place, Refusals.Lack.RECORD);
       return block;
     }
-    // A GPU encodes whole blocks. Of a block that is put in parts, one part may not fit when others
-    // are in their places.
+    // A GPU encodes any part of a block: a region with other parts than whole granules is refused.
     boolean isEncoded =
-        operation.verb == Verb.OFFLOAD
-            ? devices.part().isWhole()
-            : request.has(RequestDescriptor.FLAG_ENCODED);
+        operation.verb == Verb.OFFLOAD || request.has(RequestDescriptor.FLAG_ENCODED);
     directory.set(Directory.FLAG_ENCODED, block, isEncoded && namespace.encoding() != null);
     directory.setLineage(
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
@@ -319,15 +318,34 @@ public final class Puts implements Devices.RawPuts {
   }
 
   @Override
-  public void putRaw(Operation operation, int place) {
+  public void putRaw(Operation operation, int place, KvLayout layout) {
     int block = operation.block[place];
     // In use: the record stays until the slot is there.
     store.use(block);
-    first.free(block);
-    directory.set(Directory.FLAG_ENCODED, block, false);
+    if (directory.has(Directory.FLAG_ENCODED, block)) {
+      int encodedClass = first.sizeClass(block);
+      partial.becomeRaw(block, layout);
+      moveWaiting(block, encodedClass);
+    }
     takeSlot(operations.sessionOf(operation), operation, place, block);
     // The place was open for the copy before, and is so for this one.
     operations.closePlace(operation);
+  }
+
+  /** Has the places of a block that became raw wait for raw slots. */
+  private void moveWaiting(int block, int encodedClass) {
+    int rawClass = first.sizeClass(block);
+    if (rawClass == encodedClass || queue.waiting(encodedClass) == 0) {
+      return;
+    }
+    LongQueue moved = new LongQueue(queue.waiting(encodedClass));
+    queue.removeIf(
+        encodedClass,
+        item -> operations.at((int) (item >>> 32)).block[(int) item] == block && moved.offer(item));
+    while (moved.size() > 0) {
+      // There is a place in the queue: this item had it before.
+      boolean ignored = queue.offer(rawClass, 0, moved.poll());
+    }
   }
 
   /**
