@@ -1,9 +1,11 @@
 """Blocks that a node is going to have come from there layer by layer, between two daemons."""
 
+import random
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from kvtier_testing.layers import LayerWriter
 from test_nodes import PLAINTEXT, Node, cluster
 
 from kvtier import Client, Leases, Status
+from kvtier.extras import Extra, Extras
 
 COUNT, GROUPS = 24, 4
 SHAPE = {"layers": 8, "groups": GROUPS, "tokens": 16, "heads": 8, "head_bytes": 256}
@@ -87,6 +90,22 @@ def test_blocksThatAreThere_comeAtOnce_byTheAddressOfTheNode(nodes: tuple[Node, 
         assert leases.statuses == [Status.OK] * COUNT
         assert all(writer.is_right(view) for view in leases.views)
     writer.close()
+
+
+def test_extrasOfARequest_comeWhenTheOtherEnginePutsThem(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    hidden = random.Random(3).randbytes(100_000)
+    there = Extras(prefill.client, "model/extras", model="m")
+    here = Extras(decode.client, "model/extras", model="m")
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(here.get, "request-1", expected_from="node-0", timeout=30)
+        assert eventually(lambda: prefill.count("followed") == 1)
+        assert not waiting.done()
+        assert there.put("request-1", {"hidden": hidden, "token": b"\x2a"}) is Status.OK
+        assert waiting.result(60) == Extra(Status.OK, {"hidden": hidden, "token": b"\x2a"})
+    assert here.get("request-2", expected_from="node-0", timeout=0.3).status in (Status.MISS, Status.DEADLINE)
+    for node in nodes:
+        assert eventually(lambda node=node: node.count("leases") == node.count("expected") == node.count("followed") == 0)
 
 
 def test_engineThatDies_isToldToTheOtherNode(nodes: tuple[Node, Node]) -> None:
