@@ -16,6 +16,7 @@ import org.jspecify.annotations.Nullable;
 final class NodesSection {
   private static final int THREADS_MAX = 8;
   private static final int NAME_CHARS_MAX = 64;
+  private static final long SEND_BUFFER_MAX = 256 << 20;
   private static final long DIRECTORY_BYTES_MIN = 1 << 20;
   private static final long DIRECTORY_BYTES_MAX = 64L << 30;
 
@@ -60,6 +61,7 @@ final class NodesSection {
             keys.number("nodes.connections", 1, 1 << 14),
             keys.positiveDuration("nodes.ask_timeout"),
             keys.positiveDuration("nodes.fetch_timeout"),
+            (int) keys.size("nodes.send_buffer", 0, SEND_BUFFER_MAX),
             keys.get("nodes.directory", NodesSection::directory, "auto, on or off"),
             keys.size("nodes.directory_bytes", DIRECTORY_BYTES_MIN, DIRECTORY_BYTES_MAX),
             pushedShare,

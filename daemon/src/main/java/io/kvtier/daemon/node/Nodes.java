@@ -109,7 +109,7 @@ public final class Nodes implements AutoCloseable {
     }
     List<TcpTransport> transports = new ArrayList<>();
     for (int i = 0; i < config.threads(); i++) {
-      transports.add(new TcpTransport(context, config.certificateName()));
+      transports.add(new TcpTransport(context, config.certificateName(), config.sendBufferBytes()));
     }
     tier =
         new NodeTier(

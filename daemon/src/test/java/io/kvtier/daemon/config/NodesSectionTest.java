@@ -106,6 +106,7 @@ class NodesSectionTest {
         "nodes.tokenless_role=admin | read or write",
         "nodes.directory=maybe | auto, on or off",
         "nodes.directory_bytes=1KiB | nodes.directory_bytes",
+        "nodes.send_buffer=1GiB | nodes.send_buffer",
       })
   void mistake_namesItsCure(String settings, String expected) {
     ConfigException e = assertThrows(ConfigException.class, () -> plain(settings.split(" ")));
@@ -127,6 +128,13 @@ class NodesSectionTest {
       ConfigException e = assertThrows(ConfigException.class, () -> plain(wrong));
       assertTrue(String.valueOf(e.getMessage()).contains("expected at most"), e.getMessage());
     }
+  }
+
+  @Test
+  void sendBuffer_isBounded_unlessTheKernelDecides() throws ConfigException {
+    assertEquals(256 << 10, plain().sendBufferBytes());
+    assertEquals(4 << 20, plain("nodes.send_buffer=4MiB").sendBufferBytes());
+    assertEquals(0, plain("nodes.send_buffer=0").sendBufferBytes());
   }
 
   @Test

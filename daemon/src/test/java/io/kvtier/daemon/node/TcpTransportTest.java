@@ -9,6 +9,7 @@ import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.TcpTransport;
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -155,6 +156,39 @@ class TcpTransportTest extends NodeTransportContract {
         assertTrue(answering.mostQueued <= 64, answering.mostQueued + " answers have waited");
       }
     }
+  }
+
+  /** How many bytes of a block leave a link whose other side reads nothing. */
+  private static long bytesOnTheWay(int sendBufferBytes) throws IOException {
+    try (TcpTransport from = new TcpTransport(null, "", sendBufferBytes);
+        ServerSocketChannel own = ServerSocketChannel.open();
+        Arena arena = Arena.ofConfined()) {
+      own.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+      try (SocketChannel silent = SocketChannel.open(own.getLocalAddress())) {
+        MemorySegment block = arena.allocate(64 << 20);
+        NodeLink link = from.adopt(own.accept(), new Answering());
+        int length = (int) block.byteSize();
+        Frame frame = Frame.of(FrameType.BLOCK, Status.OK, 1, 2, 3).with(length, 0, 0);
+        link.send(frame, block, () -> {});
+        long before = -1;
+        while (before != link.bytesSent() || before == 0) {
+          before = link.bytesSent();
+          for (int i = 0; i < 20; i++) {
+            var _ = from.poll(1_000_000);
+          }
+        }
+        assertTrue(silent.isOpen());
+        return link.bytesSent();
+      }
+    }
+  }
+
+  @Test
+  void sendBuffer_boundsTheBytesOnTheWay() throws IOException {
+    long few = bytesOnTheWay(16 << 10);
+    long usual = bytesOnTheWay(128 << 10);
+    long asTheKernelLikes = bytesOnTheWay(0);
+    assertTrue(few < usual && usual < asTheKernelLikes, few + ", " + usual + ", unbounded");
   }
 
   /** Needs a while for each frame. */

@@ -7,6 +7,7 @@ import java.nio.channels.SocketChannel;
 /** Bytes as they are. */
 final class PlainWire implements Wire {
   private final SocketChannel channel;
+  private final ByteBuffer[] both = new ByteBuffer[2];
 
   PlainWire(SocketChannel channel) {
     this.channel = channel;
@@ -20,6 +21,13 @@ final class PlainWire implements Wire {
   @Override
   public int read(ByteBuffer into) throws IOException {
     return channel.read(into);
+  }
+
+  @Override
+  public long read(ByteBuffer into, ByteBuffer next) throws IOException {
+    both[0] = into;
+    both[1] = next;
+    return channel.read(both);
   }
 
   @Override

@@ -28,12 +28,15 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   /** Small, so that few bytes of a block arrive beside its slot. */
   private static final int HEAD_READ_BYTES = 1024;
 
+  /** Larger where requests come, many at a time and most of them without a block. */
+  private static final int REQUESTS_READ_BYTES = 8 << 10;
+
   private static final int FRAMES_QUEUED_MAX = 1024;
 
   /** The bytes of answers, without blocks, beyond which a node is not listened to. */
   private static final int ANSWERS_QUEUED_BYTES = 64 << 10;
 
-  private static final int FRAMES_WRITTEN = 16;
+  private static final int FRAMES_WRITTEN = 64;
 
   /** Maximum bytes of several frames. One block may be larger. */
   private static final int BYTES_WRITTEN = 1 << 20;
@@ -144,6 +147,12 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     }
     try {
       socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      if (transport.sendBufferBytes() > 0) {
+        // Bytes that wait in the kernel take other memory each time, and leave the processor's
+        // cache.
+        // Blocks can wait in their slots instead.
+        socket.setOption(StandardSocketOptions.SO_SNDBUF, transport.sendBufferBytes());
+      }
     } catch (IOException e) {
       close(words(e));
       return;
@@ -244,7 +253,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     boolean isOver = false;
     try {
       while (!isOver && state == State.OPEN && !isFull()) {
-        int count = payloadBytes > 0 ? readPayload(over) : readFrame(over);
+        long count = payloadBytes > 0 ? readPayload(over) : readFrame(over);
         if (count < 0) {
           throw new EOFException("the other side closed the connection");
         }
@@ -271,7 +280,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     return waitsForReader && queuedBytes >= ANSWERS_QUEUED_BYTES;
   }
 
-  private int heard(int count) {
+  private long heard(long count) {
     if (count > 0) {
       heardNs = transport.nowNs();
       movedNs = heardNs;
@@ -281,14 +290,15 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   }
 
   /** Takes the next frame, or reads a part of it; returns how many bytes were read or taken. */
-  private int readFrame(Wire over) throws IOException {
+  private long readFrame(Wire over) throws IOException {
     int needed = Frame.bytes(input);
     if (needed >= 0 && input.remaining() >= needed) {
       take(Frame.take(input));
       return needed;
     }
     input.compact();
-    int missing = needed < 0 ? HEAD_READ_BYTES : Math.max(needed - input.position(), 1);
+    int usual = waitsForReader ? REQUESTS_READ_BYTES : HEAD_READ_BYTES;
+    int missing = needed < 0 ? usual : Math.max(needed - input.position(), 1);
     input.limit(Math.min(input.capacity(), input.position() + missing));
     try {
       return heard(over.read(input));
@@ -313,31 +323,47 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     }
   }
 
-  private int readPayload(Wire over) throws IOException {
+  /** Takes the next bytes of a block; returns how many bytes were read or taken. */
+  private long readPayload(Wire over) throws IOException {
     ByteBuffer to = target;
     int most = Math.min(CHUNK_BYTES, payloadBytes - payloadRead);
     ByteBuffer chunk = to == null ? transport.scratch(most) : to.slice(payloadRead, most);
-    int count;
+    long count;
     if (input.hasRemaining()) {
-      count = Math.min(most, input.remaining());
-      chunk.put(input.slice(input.position(), count));
-      input.position(input.position() + count);
+      int taken = Math.min(most, input.remaining());
+      chunk.put(input.slice(input.position(), taken));
+      input.position(input.position() + taken);
+      count = taken;
     } else {
-      count = heard(over.read(chunk));
+      count = heard(readChunk(over, chunk));
     }
     if (count <= 0) {
       return count;
     }
+    chunk.flip();
+    payloadRead += chunk.remaining();
     if (to != null) {
-      crc.update(chunk.flip());
+      crc.update(chunk);
     }
-    payloadRead += count;
     if (payloadRead == payloadBytes) {
       payloadBytes = 0;
       target = null;
       listener.onPayload(this, isDiscarded ? 0 : (int) crc.getValue(), !isDiscarded);
     }
     return count;
+  }
+
+  /** Reads bytes of a block, and with its last ones the next frame's head if that has come. */
+  private long readChunk(Wire over, ByteBuffer chunk) throws IOException {
+    if (payloadRead + chunk.remaining() < payloadBytes) {
+      return over.read(chunk);
+    }
+    input.clear().limit(HEAD_READ_BYTES);
+    try {
+      return over.read(chunk, input);
+    } finally {
+      input.flip();
+    }
   }
 
   @Override

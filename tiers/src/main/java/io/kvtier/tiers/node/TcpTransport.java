@@ -22,6 +22,9 @@ import org.jspecify.annotations.Nullable;
 
 /** Links over TCP, with mutual TLS or in plaintext: one selector, one thread. */
 public final class TcpTransport implements NodeTransport {
+  /** The usual number of bytes that a link may have on the way. */
+  public static final int SEND_BUFFER_BYTES = 256 << 10;
+
   private static final int SCRATCH_BYTES = 256 << 10;
 
   /** After this long, links have their turns before the next tasks. */
@@ -31,6 +34,7 @@ public final class TcpTransport implements NodeTransport {
 
   private final @Nullable Supplier<SSLContext> tls;
   private final String certificateName;
+  private final int sendBufferBytes;
   private final Selector selector;
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final Set<TcpLink> links = new LinkedHashSet<>();
@@ -47,18 +51,22 @@ public final class TcpTransport implements NodeTransport {
    *     connection; null: nothing is encrypted, and nobody proves who it is
    */
   public TcpTransport(@Nullable Supplier<SSLContext> tls) throws IOException {
-    this(tls, "");
+    this(tls, "", SEND_BUFFER_BYTES);
   }
 
   /**
    * A transport without links, to nodes whose certificates all have one name.
    *
    * @param certificateName that name; empty: each has the host of its address
+   * @param sendBufferBytes the bytes that a link may have on the way; 0: as many as the kernel
+   *     likes
    */
-  public TcpTransport(@Nullable Supplier<SSLContext> tls, String certificateName)
+  public TcpTransport(
+      @Nullable Supplier<SSLContext> tls, String certificateName, int sendBufferBytes)
       throws IOException {
     this.tls = tls;
     this.certificateName = certificateName;
+    this.sendBufferBytes = sendBufferBytes;
     selector = Selector.open();
   }
 
@@ -185,6 +193,11 @@ public final class TcpTransport implements NodeTransport {
   void forget(TcpLink link) {
     links.remove(link);
     turns.remove(link);
+  }
+
+  /** The bytes that a link may have on the way; 0: as many as the kernel likes. */
+  int sendBufferBytes() {
+    return sendBufferBytes;
   }
 
   /** The memory of links. */

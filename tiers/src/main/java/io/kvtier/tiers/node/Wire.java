@@ -24,6 +24,16 @@ interface Wire {
   /** Reads bytes; 0 if none have come, -1 at the end. */
   int read(ByteBuffer into) throws IOException;
 
+  /**
+   * Reads bytes into a buffer, and those that follow into another one, as far as they have come
+   * already.
+   *
+   * @return how many bytes both buffers took; 0 if none have come, -1 at the end
+   */
+  default long read(ByteBuffer into, ByteBuffer next) throws IOException {
+    return read(into);
+  }
+
   /** Writes bytes of several buffers, in order; those that were taken are passed. */
   long write(ByteBuffer[] from, int buffers) throws IOException;
 
