@@ -73,12 +73,17 @@ final class IndexRunner implements AutoCloseable {
       SpinJudge judge = new SpinJudge();
       boolean isJudged = false;
       long idleSince = 0;
+      SpinClock spin = SpinClock.ofThisThread();
       long spinNs = SPIN_NS;
       while (running) {
         passes.setRelease(passes.getPlain() + 1);
         if (agent.doWork() > 0) {
           if (isJudged) {
-            judge.won();
+            if (spin.isDisplaced()) {
+              judge.displaced();
+            } else {
+              judge.won();
+            }
             isJudged = false;
           }
           idleSince = 0;
@@ -92,6 +97,9 @@ final class IndexRunner implements AutoCloseable {
           if (spinNs == SPIN_NS) {
             isJudged = judge.isWorthIt();
             spinNs = isJudged ? SPIN_NS : 0;
+            if (isJudged) {
+              spin.begin(now);
+            }
           }
         }
         if (now - idleSince < spinNs || isNeeded(now, idleSince)) {
@@ -99,7 +107,11 @@ final class IndexRunner implements AutoCloseable {
           continue;
         }
         if (isJudged) {
-          judge.lost();
+          if (spin.isDisplaced()) {
+            judge.displaced();
+          } else {
+            judge.lost();
+          }
           isJudged = false;
         }
         Words.putIntVolatile(daemonRegion, DaemonRegionDescriptor.INDEX_WAITING_OFFSET, 1);
@@ -107,6 +119,7 @@ final class IndexRunner implements AutoCloseable {
         Words.fullFence();
         if (!agent.hasWork()) {
           boolean rung = epoll.await(agent.sleepMsMax()) > 0;
+          spin.wake();
           // After a time-out there is no reason to spin again.
           spinNs = rung ? ANNOUNCED_SPIN_NS : 0;
           idleSince = 0;

@@ -16,11 +16,19 @@ final class SpinJudge {
   /** When it does not pay, it is tried again at each n-th sleep. */
   private static final int TRY_EVERY = 4;
 
+  /** The sleeps without a spin after another thread has needed the processor. */
+  private static final int REST = 256;
+
   private int score = SCORE_MAX;
   private int passed;
+  private int rest;
 
   /** Asked once before each sleep. */
   boolean isWorthIt() {
+    if (rest > 0) {
+      rest--;
+      return false;
+    }
     if (score > 0) {
       return true;
     }
@@ -31,6 +39,12 @@ final class SpinJudge {
   /** Work came while it was spinning. */
   void won() {
     score = Math.min(SCORE_MAX, score + WON);
+  }
+
+  /** While it spun, another thread had the processor. */
+  void displaced() {
+    score = 0;
+    rest = REST;
   }
 
   /** It spun, and went to sleep all the same. */

@@ -50,6 +50,16 @@ class SpinJudgeTest {
   }
 
   @Test
+  void isWorthIt_whileOthersNeedTheProcessor_isNotTried_forAWhile() {
+    judge.won();
+    judge.displaced();
+    assertEquals(0, spinsOf(256));
+    assertEquals(25, spinsOf(100));
+    judge.won();
+    assertTrue(judge.isWorthIt());
+  }
+
+  @Test
   void isWorthIt_afterALongSuccess_isGivenUpSoon() {
     for (int i = 0; i < 1000; i++) {
       judge.won();

@@ -13,6 +13,7 @@ final class NodeLoop implements AutoCloseable {
 
   private final TcpTransport transport;
   private final NodeReader reader;
+  private final RoundBell bell;
   private final Consumer<Throwable> defect;
   private final Thread thread;
   private volatile @Nullable NodeServer server;
@@ -22,9 +23,16 @@ final class NodeLoop implements AutoCloseable {
   /**
    * A loop that has not begun.
    *
+   * @param bell wakes the index after rounds
    * @param defect told of what should never happen
    */
-  NodeLoop(int number, TcpTransport transport, NodeReader reader, Consumer<Throwable> defect) {
+  NodeLoop(
+      int number,
+      TcpTransport transport,
+      NodeReader reader,
+      RoundBell bell,
+      Consumer<Throwable> defect) {
+    this.bell = bell;
     this.transport = transport;
     this.reader = reader;
     this.defect = defect;
@@ -60,7 +68,9 @@ final class NodeLoop implements AutoCloseable {
             reader.doWork()
                 + (serving == null ? 0 : serving.doWork())
                 + (handing == null ? 0 : handing.doWork());
+        bell.ring();
         transport.poll(work > 0 ? 0 : Math.min(reader.waitNs(), SERVING_WAIT_NS));
+        bell.ring();
       }
     } catch (RuntimeException | Error e) {
       defect.accept(e);

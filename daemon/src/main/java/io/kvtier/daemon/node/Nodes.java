@@ -58,6 +58,7 @@ public final class Nodes implements AutoCloseable {
   private final Callers callers;
   private final Counters counters;
   private final Runnable bell;
+  private final RoundBell roundBell;
   private final String name;
   private final SecureRandom random = new SecureRandom();
   private final long incarnation = random.nextLong() | 1;
@@ -95,6 +96,7 @@ public final class Nodes implements AutoCloseable {
     this.callers = callers;
     this.counters = counters;
     this.bell = bell;
+    roundBell = new RoundBell(bell);
     name = nameOf(config);
     Supplier<SSLContext> context = context(config, tls);
     Path tokenFile = config.tokenFile();
@@ -123,7 +125,7 @@ public final class Nodes implements AutoCloseable {
                 config.fetchNs()),
             new NodeHints(),
             random::nextLong,
-            bell,
+            roundBell,
             troubles);
     directory =
         config.directory() == NodeDirectoryUse.OFF
@@ -134,7 +136,7 @@ public final class Nodes implements AutoCloseable {
       tier.use(directory, feed, config.directory() == NodeDirectoryUse.ON);
     }
     for (int i = 0; i < transports.size(); i++) {
-      loops.add(new NodeLoop(i, transports.get(i), tier.readers().get(i), defect));
+      loops.add(new NodeLoop(i, transports.get(i), tier.readers().get(i), roundBell, defect));
     }
     try {
       acceptor = config.listen() == null ? null : new NodeAcceptor(config.listen());
@@ -265,7 +267,7 @@ public final class Nodes implements AutoCloseable {
    * @throws IOException naming the key to change
    */
   public void start(IndexAgent index, SlabStore slabs) throws IOException {
-    NodeIndex sessions = new IndexSessions(index, bell, slabs.slabs(), slabs::mapping);
+    NodeIndex sessions = new IndexSessions(index, roundBell, slabs.slabs(), slabs::mapping);
     AtomicInteger links = new AtomicInteger();
     NodeServer.Options options =
         new NodeServer.Options(

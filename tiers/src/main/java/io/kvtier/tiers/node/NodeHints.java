@@ -192,7 +192,8 @@ public class NodeHints implements KnownBlocks {
 
   /** The nodes that may have a block, as {@link Holders}. */
   long holders(ObjectKey key) {
-    Hint hint = known.getIfPresent(key);
+    // The lookup before the fetch has counted as the use of the hint.
+    Hint hint = known.policy().getIfPresentQuietly(key);
     return hint == null ? NOWHERE : hint.holders;
   }
 
