@@ -431,7 +431,10 @@ public final class FileGpu implements Gpu, GpuDriver {
   }
 
   @Override
-  public void close() {}
+  public synchronized void close() {
+    opened.values().forEach(one -> one.arena().close());
+    opened.clear();
+  }
 
   private static void move(long source, long target, long bytes) {
     at(target, bytes).copyFrom(at(source, bytes));

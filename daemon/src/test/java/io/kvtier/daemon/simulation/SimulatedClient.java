@@ -26,6 +26,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -75,6 +76,12 @@ final class SimulatedClient {
     /** Whether the blocks of a namespace may be encoded. */
     boolean isEncoded(int namespace);
 
+    /** The seed of the run, of which further random sources are made. */
+    long seed();
+
+    /** The folder of the simulated GPU's memory; null when there is no GPU. */
+    @Nullable Path gpuFolder();
+
     /** Whether a planted bug shows blocks before their last half is there. */
     boolean isVisibleTooEarly();
 
@@ -88,6 +95,10 @@ final class SimulatedClient {
   static final int ANY = -1;
 
   private static final int ROUNDS_LATE_MAX = 300;
+
+  /** How a request can end that takes some rounds, and whose client did nothing wrong. */
+  private static final Set<Status> UNFINISHED =
+      Set.of(Status.BUSY, Status.CANCELLED, Status.DEADLINE);
 
   /** The half of a request for whole blocks. */
   private static final int WHOLE = -1;
@@ -117,6 +128,9 @@ final class SimulatedClient {
     final Set<Oracle.Key> covered = new HashSet<>();
 
     int roundsLate;
+
+    /** OFFLOAD, ONBOARD: the block of the region for each key. */
+    int[] targets = {};
 
     /** RETAIN: the lifetime, ns. */
     long argument;
@@ -192,6 +206,12 @@ final class SimulatedClient {
   /** The regions for the halves of blocks of each namespace; 0: not registered yet. */
   private final int[][] regions;
 
+  /** The regions on a GPU of each namespace; null: there are none. */
+  private final @Nullable SimulatedRegions[] onGpu;
+
+  /** Draws what is done with a GPU, so that older seeds keep their choices. */
+  private final SplittableRandom gpuRandom;
+
   private @Nullable Session session;
   private @Nullable RingProducer requests;
   private @Nullable RingConsumer completions;
@@ -226,6 +246,8 @@ final class SimulatedClient {
     this.registered = new boolean[blockBytes.length];
     this.namespaceIds = new int[blockBytes.length];
     this.regions = new int[blockBytes.length][2];
+    this.onGpu = new SimulatedRegions[blockBytes.length];
+    this.gpuRandom = new SplittableRandom(world.seed() ^ name.hashCode());
   }
 
   boolean isConnected() {
@@ -254,9 +276,24 @@ final class SimulatedClient {
     for (int i = 0; i < blockBytes.length; i++) {
       registered[i] = false;
       Arrays.fill(regions[i], 0);
+      makeRegions(i, sessionId, fresh);
       if (tenant == ANY || i == tenant) {
         register(i);
       }
+    }
+  }
+
+  /** Makes the memory of a GPU for a session, if there is a GPU. */
+  private void makeRegions(int namespace, long sessionId, Arena ofSession) throws IOException {
+    SimulatedRegions old = onGpu[namespace];
+    if (old != null) {
+      old.remove();
+      onGpu[namespace] = null;
+    }
+    Path folder = world.gpuFolder();
+    if (folder != null && world.isEncoded(namespace)) {
+      Path file = folder.resolve(sessionId + "-" + namespace);
+      onGpu[namespace] = new SimulatedRegions(file, blockBytes[namespace], ofSession);
     }
   }
 
@@ -333,7 +370,7 @@ final class SimulatedClient {
         || pending.values().stream()
             .anyMatch(asked ->
                 switch (asked.verb) {
-                  case RESERVE -> asked.keys.contains(key);
+                  case RESERVE, OFFLOAD -> asked.keys.contains(key);
                   case COMMIT -> asked.held.stream().anyMatch(held -> held.key.equals(key));
                   default -> false;
                 });
@@ -417,6 +454,11 @@ final class SimulatedClient {
   }
 
   private void putOrGet(int namespace) throws ProtocolViolation {
+    SimulatedRegions gpu = onGpu[namespace];
+    if (gpu != null && gpuRandom.nextBoolean()) {
+      copyOnGpu(namespace, gpu);
+      return;
+    }
     switch (random.nextInt(8)) {
       case 0 ->
           request(
@@ -456,6 +498,72 @@ final class SimulatedClient {
       case 6 -> releaseSome();
       default ->
           request(Verb.LOOKUP, namespace, keys(namespace, 1 + random.nextInt(20)), List.of(), 0, 0);
+    }
+  }
+
+  /** Has some blocks copied from a region on the GPU, or to it. */
+  private void copyOnGpu(int namespace, SimulatedRegions gpu) throws ProtocolViolation {
+    int which = gpuRandom.nextInt(SimulatedRegions.WHOLE + 1);
+    RingProducer ring = requests;
+    if (ring == null || gpu.numbers[which] == 0) {
+      return;
+    }
+    Verb verb = gpuRandom.nextInt(3) == 0 ? Verb.ONBOARD : Verb.OFFLOAD;
+    List<Oracle.Key> keys = new ArrayList<>();
+    int first = gpuRandom.nextInt(keysPerNamespace);
+    int[] targets = new int[1 + gpuRandom.nextInt(4)];
+    for (int i = 0; i < targets.length; i++) {
+      keys.add(new Oracle.Key(namespace, (first + i) % keysPerNamespace));
+      targets[i] = gpu.take();
+    }
+    long deadlineNs = world.nowNs() + 1_000_000 + gpuRandom.nextInt(200_000_000);
+    long id = nextCorrelation++;
+    boolean hasTargets = Arrays.stream(targets).allMatch(target -> target >= 0);
+    long at =
+        hasTargets
+            ? begin(ring, verb, keys.size(), id, namespaceIds[namespace], 0, 0, deadlineNs)
+            : -1;
+    if (at < 0) {
+      Arrays.stream(targets).filter(target -> target >= 0).forEach(gpu::giveBack);
+      return;
+    }
+    Words.putInt(segment, at + RequestDescriptor.REGION_OFFSET, gpu.numbers[which]);
+    long body = at + RequestDescriptor.HEADER_BYTES;
+    for (int i = 0; i < targets.length; i++) {
+      Oracle.Key key = keys.get(i);
+      Oracle.writeKey(key, segment, body + (long) i * KEY_BYTES);
+      Words.putInt(segment, body + (long) keys.size() * KEY_BYTES + 4L * i, targets[i]);
+      if (verb == Verb.OFFLOAD) {
+        gpu.write(which, targets[i], oracle.content(key, blockBytes[namespace]));
+        oracle.written.add(key);
+        oracle.isPut(key);
+      }
+    }
+    ring.publish();
+    Pending asked = new Pending(verb, namespace, keys, List.of(), deadlineNs, world.nowNs(), false);
+    asked.half = which;
+    asked.targets = targets;
+    pending.put(id, asked);
+  }
+
+  /** The copies of a request are over, however they ended. */
+  private void endCopies(Pending asked) {
+    SimulatedRegions gpu = onGpu[asked.namespace];
+    for (int target : gpu == null ? new int[0] : asked.targets) {
+      gpu.giveBack(target);
+    }
+  }
+
+  /** A block was copied to a region: the region must have its bytes. */
+  private void checkOnGpu(Pending asked, int i) {
+    SimulatedRegions gpu = onGpu[asked.namespace];
+    Oracle.Key key = asked.keys.get(i);
+    hits++;
+    if (gpu != null
+        && !oracle.somethingDamaged
+        && !gpu.has(
+            asked.half, asked.targets[i], oracle.content(key, blockBytes[asked.namespace]))) {
+      world.violated(name + ": a GPU got wrong bytes for " + key + ", part " + asked.half);
     }
   }
 
@@ -632,7 +740,11 @@ final class SimulatedClient {
     // The namespaces of several tenants have equal names.
     String text =
         (world.isEncoded(namespace)
-                ? BlockEncoding.PROPERTY + "=" + Oracle.ENCODING
+                ? BlockEncoding.PROPERTY
+                    + "="
+                    + Oracle.ENCODING
+                    + "\n"
+                    + SimulatedRegions.form(blockBytes[namespace])
                 : "form=LCNHD:1x1:1x2x" + blockBytes[namespace] / 2)
             + "\nname=n"
             + (tenant == ANY ? namespace : 0)
@@ -663,6 +775,16 @@ final class SimulatedClient {
       text = text.replace("1,1,1," + bytes, "1,1,2," + bytes).replace("1:1:2:" + which, "1:1:2:0");
     }
     sendText(Verb.REGISTER_REGION, namespace, which, namespaceIds[namespace], 0, text);
+  }
+
+  private void registerOnGpu(int namespace) throws ProtocolViolation {
+    SimulatedRegions gpu = onGpu[namespace];
+    for (int which = 0; gpu != null && which <= SimulatedRegions.WHOLE; which++) {
+      if (gpu.has(which)) {
+        int id = namespaceIds[namespace];
+        sendText(Verb.REGISTER_REGION, namespace, which, id, 0, gpu.text(which));
+      }
+    }
   }
 
   private void sendText(
@@ -859,6 +981,7 @@ final class SimulatedClient {
       world.violated(name + ": a completion for nothing that was asked, " + id);
       return;
     }
+    endCopies(asked);
     if (asked.verb == Verb.REGISTER) {
       if (status != Status.OK) {
         world.violated(name + ": registration answered " + status);
@@ -869,13 +992,18 @@ final class SimulatedClient {
         registerHalf(asked.namespace, 0);
         registerHalf(asked.namespace, 1);
       }
+      registerOnGpu(asked.namespace);
       return;
     }
     if (asked.verb == Verb.REGISTER_REGION) {
+      SimulatedRegions gpu = onGpu[asked.namespace];
+      if (gpu != null && UNFINISHED.contains(status)) {
+        return;
+      }
       if (status != Status.OK) {
         world.violated(name + ": registration of a region answered " + status);
       }
-      regions[asked.namespace][asked.half] = (int) value;
+      (gpu == null ? regions[asked.namespace] : gpu.numbers)[asked.half] = (int) value;
       return;
     }
     if (status != Status.OK) {
@@ -888,7 +1016,7 @@ final class SimulatedClient {
     int stride = Records.result(asked.verb);
     long body = at + CompletionDescriptor.HEADER_BYTES;
     int run = 0;
-    int expected = asked.verb.body() == RequestBody.KEYS ? asked.keys.size() : asked.held.size();
+    int expected = asked.verb.body() == RequestBody.IDS ? asked.held.size() : asked.keys.size();
     if (count != expected) {
       world.violated(name + ": " + asked.verb + " of " + expected + " answered " + count);
     }
@@ -932,6 +1060,11 @@ final class SimulatedClient {
           }
           check(lease, "at acquire");
           leases.add(lease);
+        }
+      }
+      case ONBOARD -> {
+        if (block == Status.OK) {
+          checkOnGpu(asked, i);
         }
       }
       case RESERVE -> {

@@ -2,6 +2,7 @@ package io.kvtier.daemon.simulation;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.config.KvtierdConfig.TenantConfig;
+import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.IndexContext;
 import io.kvtier.daemon.index.IndexHarness;
@@ -31,7 +32,11 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
+import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.GpuProbe;
+import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.Ledger;
+import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.object.PresenceCache;
 import io.kvtier.tiers.slots.Claim;
 import io.kvtier.tiers.slots.ClaimNote;
@@ -42,10 +47,13 @@ import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -56,6 +64,7 @@ import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.TreeMap;
 import java.util.function.ToLongFunction;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** One run of the whole daemon from one seed. */
@@ -107,6 +116,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     RETENTION_ENDS_EARLY,
     /** Tenants retain more than their quotas. */
     RETENTION_BEYOND_THE_QUOTA,
+    /** Parts of a raw block that came encoded are not decoded to the block's slot. */
+    ENCODED_PARTS_NOT_DECODED,
     /** A raw object is read into the slot of an encoded block, and counts as that. */
     OBJECT_OF_OTHER_FORM_LOADED;
 
@@ -188,7 +199,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private final double vanishings;
 
   private boolean isStoreAlwaysOpen;
-  private final Oracle oracle = new Oracle();
+  private final Oracle oracle;
   private final List<SimulatedClient> clients = new ArrayList<>();
   private final List<Session> toClose = new ArrayList<>();
 
@@ -199,6 +210,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   /** The namespaces whose blocks may be encoded. */
   private final BitSet encoded = new BitSet();
+
+  /** The memory of the GPU; null when there is none. */
+  private final @Nullable Path gpuFolder;
+
+  private @Nullable GpuTier gpus;
 
   private final boolean faulty;
   private final boolean hasTenants;
@@ -242,8 +258,19 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     SplittableRandom forms = new SplittableRandom(seed ^ ENCODED);
     for (int i = 0; i < blockBytes.length; i++) {
       boolean isDrawn = planted == Planted.NONE && forms.nextInt(3) == 0;
-      encoded.set(i, isDrawn || planted == Planted.OBJECT_OF_OTHER_FORM_LOADED);
+      encoded.set(
+          i,
+          isDrawn
+              || planted == Planted.OBJECT_OF_OTHER_FORM_LOADED
+              || planted == Planted.ENCODED_PARTS_NOT_DECODED);
     }
+    oracle = new Oracle(encoded);
+    boolean isOfGpu = planted == Planted.NONE || planted == Planted.ENCODED_PARTS_NOT_DECODED;
+    gpuFolder =
+        encoded.isEmpty() || !isOfGpu
+            ? null
+            // Handles are short.
+            : Files.createTempDirectory(Path.of("/dev/shm"), "kvs");
     slabs = new MemorySegment[2 + random.nextInt(5)];
     for (int i = 0; i < slabs.length; i++) {
       slabs[i] = arena.allocate(SLAB_BYTES, PAGE);
@@ -336,6 +363,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           LOAD_JUDGED_WHERE_OTHERS_WRITE,
           OBJECT_TRUSTED_AT_EVICTION,
           VISIBLE_BEFORE_THE_LAST_SHARD,
+          ENCODED_PARTS_NOT_DECODED,
           RETENTION_ENDS_EARLY,
           RETENTION_BEYOND_THE_QUOTA,
           OBJECT_OF_OTHER_FORM_LOADED ->
@@ -385,6 +413,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           LOAD_JUDGED_WHERE_OTHERS_WRITE,
           OBJECT_TRUSTED_AT_EVICTION,
           VISIBLE_BEFORE_THE_LAST_SHARD,
+          ENCODED_PARTS_NOT_DECODED,
           RETENTION_ENDS_EARLY,
           RETENTION_BEYOND_THE_QUOTA ->
           STEPS * STEPS;
@@ -417,7 +446,17 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     MemorySegment region = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, PAGE);
     counters = new Counters(region);
     directory = new Directory(blocks, generation, 0, 1 + lower.size());
-    Leg checksum = planted == Planted.PUBLISH_BEFORE_CHECKSUM ? transfer -> {} : Checksums::run;
+    Leg checksum =
+        switch (planted) {
+          case PUBLISH_BEFORE_CHECKSUM -> transfer -> {};
+          case ENCODED_PARTS_NOT_DECODED ->
+              transfer -> {
+                transfer.rest = null;
+                Checksums.run(transfer);
+              };
+          default -> Checksums::run;
+        };
+    gpus = gpus();
     int copyDepth = 1 + random.nextInt(8);
     copies = new SimulatedPipeline(copyDepth, checksum, this::nowNs, random.split());
     List<TierParts.Lower> lowerParts = new ArrayList<>();
@@ -465,7 +504,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
                     lowerParts,
                     List.of(),
                     objectParts),
-                null,
+                gpus,
                 ring,
                 new RequestTap(false, 0, this::nowNs, counters),
                 writers));
@@ -473,6 +512,24 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
     }
+  }
+
+  private @Nullable GpuTier gpus() {
+    Path folder = gpuFolder;
+    if (folder == null) {
+      return null;
+    }
+    FileGpu gpu = new FileGpu(folder, 0);
+    return GpuTier.withoutThreads(
+        new GpuTier.Parts(
+            () -> new GpuProbe.Found(gpu),
+            new CopyOptions(2, 4 * PAGE, 64, 1, 1, 1, 1, 1024),
+            new GpuTier.Memory(this::slab, slabs.length, NumaHomes.none()),
+            IndexAgent.DEVICE_TRANSFERS,
+            () -> {},
+            broken -> {
+              throw new IllegalStateException(broken);
+            }));
   }
 
   private Limits limits() {
@@ -626,6 +683,16 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   @Override
   public boolean isEncoded(int namespace) {
     return encoded.get(namespace);
+  }
+
+  @Override
+  public long seed() {
+    return seed;
+  }
+
+  @Override
+  public @Nullable Path gpuFolder() {
+    return gpuFolder;
   }
 
   @Override
@@ -850,6 +917,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       objects.turns();
     }
     agent.doWork();
+    if (gpus != null) {
+      gpus.doWork();
+    }
     if (planted == Planted.RETENTION_ENDS_EARLY) {
       var _ = directory.retentions().expire(nowNs + RETENTION_NS_MAX, directory::endRetention);
     }
@@ -881,6 +951,9 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
       client.goOnWriting();
       client.forget();
       client.unmap();
+    }
+    if (gpus != null) {
+      gpus.close();
     }
     lower.forEach(SimulatedTier::kill);
     if (objectTransfers != null) {
@@ -1146,6 +1219,21 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     }
   }
 
+  private void removeGpuFolder() {
+    Path folder = gpuFolder;
+    if (folder == null) {
+      return;
+    }
+    try (Stream<Path> files = Files.list(folder)) {
+      for (Path file : files.toList()) {
+        Files.delete(file);
+      }
+      Files.delete(folder);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
   @Override
   public void close() {
     for (SimulatedClient client : clients) {
@@ -1154,6 +1242,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     if (events != null) {
       events.close();
     }
+    if (gpus != null) {
+      gpus.close();
+    }
+    removeGpuFolder();
     directory.close();
     arena.close();
   }

@@ -64,6 +64,7 @@ public final class GpuTier implements AutoCloseable {
   private final List<DeviceRegion> shared = new ArrayList<>();
   private final List<DevicePipeline> started = new CopyOnWriteArrayList<>();
   private final Thread thread;
+  private final boolean hasThreads;
   private volatile @Nullable GpuProbe probed;
   private boolean pinsAhead;
   private boolean hasPinned;
@@ -72,9 +73,47 @@ public final class GpuTier implements AutoCloseable {
 
   /** Begins to look for GPUs. */
   public GpuTier(Parts parts) {
+    this(parts, true);
+    thread.start();
+  }
+
+  private GpuTier(Parts parts, boolean hasThreads) {
     this.parts = parts;
+    this.hasThreads = hasThreads;
     slabs = new PinnedSlabs(parts.memory().slabs(), parts.memory().count());
-    thread = Thread.ofPlatform().daemon().name("kvtier-gpu").start(this::run);
+    thread = Thread.ofPlatform().daemon().name("kvtier-gpu").unstarted(this::run);
+  }
+
+  /**
+   * GPUs for a simulation: nothing happens but in {@link #doWork}, and nothing is measured, so that
+   * the outcome does not depend on time.
+   */
+  public static GpuTier withoutThreads(Parts parts) {
+    return new GpuTier(parts, false);
+  }
+
+  /**
+   * One round of orders and copies, of a tier without threads.
+   *
+   * @return how much was done
+   */
+  public int doWork() {
+    if (hasThreads) {
+      throw new IllegalStateException("the threads of this tier do its work");
+    }
+    GpuProbe known = probed;
+    GpuProbe found = known == null ? probe() : known;
+    RegionOrder order = orders.poll();
+    int work = 0;
+    if (order != null) {
+      carryOut(order, found);
+      answered.add(order);
+      work++;
+    }
+    for (DevicePipeline pipeline : started) {
+      work += pipeline.doWork();
+    }
+    return work;
   }
 
   // ---- the index's side
@@ -240,7 +279,9 @@ public final class GpuTier implements AutoCloseable {
             lanes.get(2),
             2 * parts.options().stagingBytes(),
             home);
-    made.start(() -> parts.memory().homes().enter(home));
+    if (hasThreads) {
+      made.start(() -> parts.memory().homes().enter(home));
+    }
     pipelines.put(device, made);
     started.add(made);
     for (DeviceRegion region : shared) {
@@ -262,7 +303,7 @@ public final class GpuTier implements AutoCloseable {
             : StrategyTable.only(CopyStrategy.PLAIN);
     CopyEngine engine = new CopyEngine(gpu, direction, parts.options(), table);
     try {
-      if (direction != CopyDirection.PEER) {
+      if (direction != CopyDirection.PEER && hasThreads) {
         table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
       }
     } catch (GpuException e) {
