@@ -7,10 +7,8 @@ part has a time limit, and what it found is written when it ends.
 
 import argparse
 import json
-import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -20,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvtier_testing import process
-
 from checks.engines import several
+from checks.engines.parts import Parts, Server
 from checks.engines.switch import share
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of, whole
@@ -47,8 +44,6 @@ _LOGGING = {
 }
 _FOUND = re.compile(r"request (\S+): found (\d+) blocks within ([0-9.]+) ms")
 _LOADED = re.compile(r"request (\S+): loaded (\d+) of \d+ blocks in ([0-9.]+) ms")
-_BYTES_OF_TOKEN = 32 * 2 * 8 * 128 * 2
-"""of the model that ttft.py makes: layers, keys and values, heads, elements, bytes of one"""
 MODULES_OF_SERVER = "import sys; sys.argv[0] = 'lmcache'; from lmcache.cli.main import main; main()"
 
 
@@ -62,6 +57,11 @@ def restores(log: str) -> list[dict[str, Any]]:
         {"blocks": int(blocks), "found_ms": found.get(request), "load_ms": float(ms)}
         for request, blocks, ms in _LOADED.findall(log)
     ]
+
+
+def _told(log: str) -> dict[str, Any]:
+    told = restores(log)
+    return {"restores": told} if told else {}
 
 
 def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
@@ -144,107 +144,20 @@ def kvtier(socket: Path, **settings: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Server:
-    """A process that is ready when its output says so; ended with everything it started."""
-
-    def __init__(self, command: list[str], ready: str, log: Path, timeout_s: float) -> None:
-        with open(log, "w") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-        begun = time.monotonic()
-        while ready not in log.read_text(errors="replace"):
-            if self.process.poll() is not None or time.monotonic() - begun > timeout_s:
-                self.stop()
-                raise RuntimeError(f"{command[0]} did not start: {log.read_text(errors='replace')[-800:]}")
-            time.sleep(0.1)
-        self.started_s = time.monotonic() - begun
-
-    def stop(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is not None:
-                return
-            os.killpg(self.process.pid, number)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                continue
-
-
-class Runs:
-    """The figures by turn and name. A part that runs again adds figures, and replaces none."""
+class Runs(Parts):
+    """The parts with vLLM."""
 
     def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
-        self.out = out
-        self.work = work
+        super().__init__(out, work, arguments)
         self.logging = work / "logging.json"
         self.logging.write_text(json.dumps(_LOGGING))
-        self.lens = arguments.lens
-        self.reps = arguments.reps
-        self.host = arguments.host
         self.tiny = arguments.tiny
-        self.link_bytes_per_ms = 0.0
-        self.turn = 0
-        self.found: dict[str, Any] = {}
-        self.has_failed = False
-
-    def part(self, name: str) -> None:
-        """Runs one of PARTS."""
-        self.turn += 1
-        try:
-            getattr(self, name)()
-        except Exception as error:  # noqa: BLE001 - the others are to run
-            self.has_failed = True
-            self.note(f"{name} failed", error=repr(error)[-1500:])
-
-    def file(self, name: str, suffix: str) -> Path:
-        """The path of a file of this turn."""
-        return self.out / f"{self.turn}-{name}{suffix}"
 
     def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 160) -> None:
-        command = [sys.executable, str(ROOT / "engine" / "ttft.py"), "--out", str(self.file(name, ".json")), "--lens", lens or self.lens]
-        command += ["--reps", str(self.reps)]
+        command = [sys.executable, str(ROOT / "engine" / "ttft.py"), "--lens", lens or self.lens, "--reps", str(self.reps)]
         if kv:
             command += ["--kv", json.dumps(kv)]
-        self.file(name, ".json").unlink(missing_ok=True)  # of an earlier run into the same folder
-        begun = time.monotonic()
-        with self.file(name, ".log").open("w") as log:
-            try:
-                code = subprocess.run(
-                    command, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s,
-                    env=os.environ | {"VLLM_LOGGING_CONFIG_PATH": str(self.logging)},
-                ).returncode  # fmt: skip
-            except subprocess.TimeoutExpired:
-                code = 124
-        self.has_failed |= code != 0
-        self.note(name, code=code, seconds=time.monotonic() - begun, **self._rows(name, code))
-
-    def _rows(self, name: str, code: int) -> dict[str, Any]:
-        """The rows of a run; of a failed run the end of its log, as its rows may be incomplete."""
-        path = self.file(name, ".json")
-        if code == 0 and path.exists():
-            told = restores(self.file(name, ".log").read_text(errors="replace"))
-            rows = [row | self._of_limit(row) for row in json.loads(path.read_text())["rows"]]
-            return {"rows": rows} | ({"restores": told} if told else {})
-        return {"log": self.file(name, ".log").read_text(errors="replace")[-1500:]}
-
-    def _of_limit(self, row: dict[str, Any]) -> dict[str, float]:
-        """How many times as long a restore took as can be: a hit in the device's cache, and the link."""
-        if not self.link_bytes_per_ms or not row.get("restored_tokens"):
-            return {}
-        link_ms = row["restored_tokens"] * _BYTES_OF_TOKEN / self.link_bytes_per_ms
-        return {"link_ms": link_ms, "of_limit": row["restored_ms"] / (row["device_hit_ms"] + link_ms)}
-
-    def note(self, name: str, **what: Any) -> None:
-        self.found[f"{self.turn}-{name}"] = what
-        (self.out / "found.json").write_text(json.dumps(self.found, indent=1))
-        print(f"{self.turn}-{name}", json.dumps(what), flush=True)
-
-    def link(self) -> None:
-        """Measures the link to the GPU. Restores of later parts are compared with it."""
-        told = subprocess.run([sys.executable, "-c", _LINK], capture_output=True, text=True, timeout=60)
-        if told.returncode != 0:
-            raise RuntimeError(f"one copy to the GPU: {(told.stdout + told.stderr)[-800:]}")
-        self.link_bytes_per_ms = float(told.stdout.split()[-1])
-        self.note("link", gb_per_s=self.link_bytes_per_ms / 1e6)
+        self.measure(name, command, timeout_s, {"VLLM_LOGGING_CONFIG_PATH": str(self.logging)}, _told)
 
     def none(self) -> None:
         self.ttft("none", None)
@@ -263,40 +176,6 @@ class Runs:
         finally:
             server.stop()
 
-    def train(self) -> list[str]:
-        """Makes the cache for quick starts, as an installation does once; returns the flags to use it."""
-        cache = self.work / "kvtierd.aot"
-        if not cache.exists():
-            server = self._daemon("training", "256MiB", "256MiB", [f"-XX:AOTCacheOutput={cache}"])
-            try:
-                subprocess.run([sys.executable, "-c", _TRAINING, str(self.work / "sock")], check=True, timeout=60)
-            finally:
-                server.stop()
-            shutil.rmtree(self.work / "ssd", ignore_errors=True)
-        # A daemon also starts without a cache; the figures then name a cache of 0 bytes.
-        self.note("training", cache_bytes=cache.stat().st_size if cache.exists() else 0)
-        return [f"-XX:AOTCache={cache}"] if cache.exists() else []
-
-    def daemon(self, name: str, host: str, ssd: str) -> Server:
-        return self._daemon(name, host, ssd, self.train())
-
-    def _daemon(self, name: str, host: str, ssd: str, more: list[str]) -> Server:
-        runtime = ROOT / "kvtier" / "runtime" / "bin" / "java"
-        flags = [
-            "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
-            "-XX:+UseCompactObjectHeaders", "-XX:-UsePerfData", "-Xmx512m",
-        ]  # fmt: skip
-        settings = {
-            "host.bytes": host, "host.keep": "0", "ssd.bytes": ssd, "ssd.directory": str(self.work / "ssd"), "ssd.admission": "all",
-            "grpc.enabled": "false",
-            "http.enabled": "false",
-        }  # fmt: skip
-        (self.work / "ssd").mkdir(exist_ok=True)
-        command = [str(runtime), *flags, *more, "-cp", f"{ROOT}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd"]
-        made = Server(process.command_of(command, self.work / "sock", settings), "kvtierd ready", self.file(name, ".log"), 90)
-        self.note(name, started_s=made.started_s)
-        return made
-
     def kvtier(self) -> None:
         """An engine, and a second one that finds what the first has computed: its cold prompts are restored."""
         daemon = self.daemon("kvtierd", self.host, "0")
@@ -308,14 +187,14 @@ class Runs:
 
     def pairs(self) -> None:
         """One process that restores and hits in turns, and saves or not."""
-        made = of_pairs(self._by_turns("pairs", "pairs"), self._link_ms(self._longest))
+        made = of_pairs(self._by_turns("pairs", "pairs"), self.link_ms(self._longest))
         self.has_failed |= bool(made["wrong"])
         self.note("pairs", **made)
 
     def encodings(self) -> None:
         """One process that restores and stores encoded blocks and raw ones, in turns."""
         found = self._by_turns("encodings", "encodings", encoding="exact")
-        made = of_encodings(found, self._link_ms(self._longest))
+        made = of_encodings(found, self.link_ms(self._longest))
         self.has_failed |= any(made[mode]["wrong"] for mode in ("raw", "exact"))
         self.note("encodings", **made)
 
@@ -337,7 +216,7 @@ class Runs:
 
     def _layers(self, name: str, *more: str) -> None:
         found = self._by_turns(name, "layers", "--lens", self.lens, *more, load_by_layer="on")
-        made = of_layers(found, self._link_ms)
+        made = of_layers(found, self.link_ms)
         self.has_failed |= any(kind["wrong"] for row in made.values() for name, kind in row.items() if name.startswith("new_"))
         self.note(name, **made)
 
@@ -364,7 +243,7 @@ class Runs:
         with several.model_of(self.tiny) as model:
             daemon = self.daemon("kvtierd-ranks", self.host, "0")
             try:
-                self.has_failed |= not several.ranks(self._starter(model, {}), self.note, self._lens, self.reps, self._link_ms)
+                self.has_failed |= not several.ranks(self._starter(model, {}), self.note, self._lens, self.reps, self.link_ms)
             finally:
                 daemon.stop()
 
@@ -395,9 +274,6 @@ class Runs:
     def _lens(self) -> list[int]:
         return [int(tokens) for tokens in self.lens.split(",")]
 
-    def _link_ms(self, tokens: int) -> float:
-        return tokens * _BYTES_OF_TOKEN / self.link_bytes_per_ms if self.link_bytes_per_ms else 0.0
-
     def ssd(self) -> None:
         """Restores after all blocks went to SSD, and the memory was given up."""
         shutil.rmtree(self.work / "ssd", ignore_errors=True)
@@ -418,22 +294,6 @@ class Runs:
             daemon.stop()
 
 
-_TRAINING = """
-import sys
-from kvtier import Client
-with Client(sys.argv[1], timeout=30) as client:
-    namespace = client.namespace("training", block_bytes=4096)
-    for batch in range(64):
-        keys = [(batch * 256 + i).to_bytes(32, "little") for i in range(256)]
-        namespace.lookup(keys)
-        namespace.put(keys, bytes(256 * 4096))
-        namespace.get(keys, bytearray(256 * 4096))
-    many = [i.to_bytes(32, "little") for i in range(2048)]
-    for _ in range(200):
-        namespace.lookup(many)
-        namespace.acquire(many).release()
-"""
-
 # A namespace is flushed by who knows its properties; the daemon's own table has them.
 _FLUSH = """
 import sys, time
@@ -448,20 +308,6 @@ with Client(sys.argv[1], timeout=50) as client:
     print({name: counters[name] for name in ("host_slots_resident", "ssd_slots_resident", "ssd_written_bytes")})
 """
 
-
-# One contiguous copy from pinned memory, bytes a millisecond.
-_LINK = """
-import statistics, time, torch
-host = torch.empty(4 << 30, dtype=torch.uint8, pin_memory=True)
-device = torch.empty(4 << 30, dtype=torch.uint8, device="cuda")
-def copied():
-    torch.cuda.synchronize()
-    begun = time.perf_counter()
-    device.copy_(host, non_blocking=True)
-    torch.cuda.synchronize()
-    return (4 << 30) / (time.perf_counter() - begun) / 1e3
-print(statistics.median(copied() for _ in range(7)))
-"""
 
 PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "encodings", "layers", "layers_graphs", "batches", "batches_eager", "ssd")
 PARTS_OF_TWO = ("ranks", "sharing")

@@ -1,8 +1,8 @@
 """Packs the comparison of engines on a GPU into a folder, for a machine without a network.
 
-    python -m checks.engines.pack FOLDER ENGINE
+    python -m checks.engines.pack FOLDER ENGINE [--of sglang]
 
-FOLDER/run --out RESULTS runs it there. ENGINE holds the engine, packed: unpack.sh (sourced: sets PYTHONPATH), ttft.py, and what
+FOLDER/run --out RESULTS runs it there. ENGINE holds the engine, packed: unpack.sh (sourced: sets PYTHONPATH), for vLLM ttft.py, and what
 they need. FOLDER/engine may travel apart from the rest: ENGINE=ITS_PLACE FOLDER/run ...
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from checks.gpu.pack import copy_checks, jlink, mib, pack
 from checks.shared.command_line import Arguments, folder, run_tool
 
-ENGINE_FILES = ("unpack.sh", "ttft.py")
+ENGINE_FILES = {"vllm": ("unpack.sh", "ttft.py"), "sglang": ("unpack.sh",)}
+PROGRAMS = {"vllm": "checks.engines.gpu", "sglang": "checks.engines.sglang_gpu"}
 RUN = """#!/usr/bin/env bash
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,7 +32,7 @@ ln -sfn "$engine" "$work/engine"
 set +eu
 . "$engine/unpack.sh"
 export PYTHONPATH="$work/kvtier/python:$work:$PYTHONPATH"
-exec "${PYTHON3:-python3}" -P -m checks.engines.gpu "$@"
+exec "${PYTHON3:-python3}" -P -m PROGRAM "$@"
 """
 
 
@@ -69,8 +70,9 @@ def main() -> int:
     parser = Arguments(prog="scripts/engine-check gpu-pack", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="made where it is missing; what was packed there before is replaced")
     parser.add_argument("engine", metavar="ENGINE", type=folder, help="the folder of the packed engine")
+    parser.add_argument("--of", choices=PROGRAMS, default="vllm", help="which engine it is (default: vllm)")
     given = parser.parse_args()
-    missing = [name for name in ENGINE_FILES if not (given.engine / name).is_file()]
+    missing = [name for name in ENGINE_FILES[given.of] if not (given.engine / name).is_file()]
     if missing:
         sys.exit(f"engine-check: {given.engine} has no {' and no '.join(missing)}: it is no packed engine")
     to = given.folder.resolve()
@@ -80,7 +82,7 @@ def main() -> int:
     pack_kvtier(to / "kvtier.txz")
     copy_checks(to, ["engines"])
     run = to / "run"
-    run.write_text(RUN)
+    run.write_text(RUN.replace("PROGRAM", PROGRAMS[given.of]))
     run.chmod(0o755)
     print(f"packed {mib(to)} MiB into {to}, {mib(to / 'engine')} of them in {to / 'engine'}", file=sys.stderr)
     return 0

@@ -1,19 +1,24 @@
-"""The arguments and the failures of checks/engines/gpu.py. The other parts of the program need a GPU."""
+"""The arguments and the failures of the comparisons of engines on a GPU. The other parts of the programs need a GPU."""
 
+import argparse
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checks.engines import gpu as engine_gpu
+from checks.engines import parts, sglang_gpu, sglang_ttft
 
 
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     """A packed engine that does this; returns the folder for what is found."""
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "ttft.py").write_text(script)
-    monkeypatch.setattr(engine_gpu, "ROOT", tmp_path)
+    for module in (engine_gpu, parts):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path / "out"
 
 
@@ -94,7 +99,7 @@ open(sys.argv[sys.argv.index('--out') + 1], 'w').write(json.dumps({'rows': [row,
 
 def test_restores_areHeldToTheLinkOfTheSameRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = engine(tmp_path, monkeypatch, RESTORES)
-    monkeypatch.setattr(engine_gpu, "_LINK", "print(4 * 2**30 / 78)")
+    monkeypatch.setattr(parts, "_LINK", "print(4 * 2**30 / 78)")
     assert engine_gpu.main(["--out", str(out), "--only", "none,link,none"]) == 0
     found = json.loads((out / "found.json").read_text())
     assert [set(row) & {"link_ms", "of_limit"} for row in found["1-none"]["rows"]] == [set(), set()]
@@ -106,7 +111,7 @@ def test_restores_areHeldToTheLinkOfTheSameRun(tmp_path: Path, monkeypatch: pyte
 
 def test_linkThatCannotBeMeasured_isTold_andTheOthersRun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = engine(tmp_path, monkeypatch, RESTORES)
-    monkeypatch.setattr(engine_gpu, "_LINK", "import sys; print('no CUDA'); sys.exit(1)")
+    monkeypatch.setattr(parts, "_LINK", "import sys; print('no CUDA'); sys.exit(1)")
     assert engine_gpu.main(["--out", str(out), "--only", "link,none"]) == 1
     found = json.loads((out / "found.json").read_text())
     assert "no CUDA" in found["1-link failed"]["error"]
@@ -170,3 +175,80 @@ def test_layers_areHeldToTheLongerOneOfHitAndLink() -> None:
     assert made["copy_whole_ms"] == 81.0 and made["copy_layers_ms"] == 84.0
     assert made["beside_layers"]["longest_gap_ms"] == 90.0 and made["beside_whole"]["longest_gap_ms"] == 20.0
     assert "link_ms" not in engine_gpu.of_layers({"32768": kinds}, lambda tokens: 0.0)["32768"]["new_0"]
+
+
+LEAVES_ONE_BEHIND = """
+import subprocess, sys, time
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open(sys.argv[sys.argv.index('--out') + 1] + ".pid", "w").write(str(left.pid))
+time.sleep(SECONDS)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+def test_processesOfAnEngine_endWithItsPart(seconds: int, tmp_path: Path) -> None:
+    told = argparse.Namespace(lens="1", reps=1, host="1GiB")
+    runs = parts.Parts(tmp_path, tmp_path, told)
+    runs.measure("one", [sys.executable, "-c", LEAVES_ONE_BEHIND.replace("SECONDS", str(seconds))], 5, {})
+    left = Path(f"/proc/{(tmp_path / '0-one.json.pid').read_text()}/stat")
+    deadline = time.monotonic() + 30
+    while left.exists() and left.read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert runs.found["0-one"]["code"] == (124 if seconds else 0)
+
+
+class Double:
+    """An SGLang whose prompts take a millisecond more each time, and come from where they were left."""
+
+    page_tokens = 64
+
+    def __init__(self, late: int = 0) -> None:
+        self.flushes = 0
+        self._late = late
+        self._pages = 0
+        self._there: dict[tuple[int, ...], str] = {}
+        self._ms = 0.0
+
+    def run(self, prompt: list[int]) -> tuple[float, int, int, str]:
+        self._ms += 1.0
+        there = self._there.get(tuple(prompt), "")
+        self._there[tuple(prompt)] = "device"
+        self._pages += 0 if there else len(prompt) // self.page_tokens
+        return self._ms, (len(prompt) - 1) // 64 * 64 if there else 0, sum(prompt), there
+
+    def stored(self) -> int:
+        return self._pages
+
+    def wait_until_stored(self, pages: int) -> bool:
+        assert pages == self._pages
+        self._late -= 1
+        return self._late < 0
+
+    def flush(self) -> None:
+        self.flushes += 1
+        self._there = dict.fromkeys(self._there, "storage")
+
+
+def test_promptOfSglang_isNew_thenComesBack_thenIsThere() -> None:
+    engine = Double(late=1)
+    row = sglang_ttft.measure(engine, "kvtier", 128, 128, 3, 1000)
+    assert row["cold_all_ms"] == [1.0, 2.0, 3.0] and row["cold_tokens"] == 0
+    # Behind each flush, a short prompt takes what a first one takes.
+    assert (row["restored_all_ms"], row["device_hit_all_ms"]) == ([5.0, 8.0, 11.0], [6.0, 9.0, 12.0])
+    assert (row["restored_tokens"], row["restored_from"], row["same"], row["same_as_cold"]) == (64, "storage", True, True)
+    assert (engine.flushes, row["not_stored"]) == (3, 1)
+
+
+def test_sglangWithNothingBelow_restoresNothing() -> None:
+    engine = Double()
+    row = sglang_ttft.measure(engine, "none", 128, 128, 2, 1000)
+    assert not {"restored_ms", "stored_s"} & set(row) and engine.flushes == 0 and row["device_hit_tokens"] == 64
+
+
+@pytest.mark.parametrize("only", ["typo", "none,ssd", ""])
+def test_partThatSglangHasNot_isWrongUsage(only: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        sglang_gpu.main(["--out", str(tmp_path), "--only", only])
+    assert ended.value.code == 2
+    assert "link, none, memory, files, kvtier" in capsys.readouterr().err

@@ -62,8 +62,9 @@ def test_copyChecks_importsOnlyWhatIsPacked(part: str, tmp_path: Path) -> None:
     assert {(path, name) for path, name in needed if name not in packed} == set()
 
 
-def test_engineThatIsNone_isRefused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["gpu-pack", str(tmp_path / "to"), str(ROOT / "docs")])
-    with pytest.raises(SystemExit, match=r"docs has no unpack\.sh and no ttft\.py"):
+@pytest.mark.parametrize(("more", "missing"), [([], r"unpack\.sh and no ttft\.py:"), (["--of", "sglang"], r"unpack\.sh:")])
+def test_engineThatIsNone_isRefused(more: list[str], missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu-pack", str(tmp_path / "to"), str(ROOT / "docs"), *more])
+    with pytest.raises(SystemExit, match=rf"docs has no {missing}"):
         engines_pack.main()
     assert not (tmp_path / "to").exists()
