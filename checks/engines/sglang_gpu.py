@@ -6,7 +6,6 @@ part has a time limit, and what it found is written when it ends. Parts may come
 """
 
 import argparse
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from checks.engines.parts import Parts
 from checks.engines.sglang_ttft import TIERS
-from checks.shared.command_line import Arguments, run_tool, some_of, whole
+from checks.shared.command_line import Arguments, folder, run_tool, some_of, whole
 
 PARTS = ("link", *TIERS)
 
@@ -25,6 +24,7 @@ class Runs(Parts):
     def __init__(self, out: Path, work: Path, arguments: argparse.Namespace) -> None:
         super().__init__(out, work, arguments)
         self._timeout_s = arguments.timeout
+        self._files = arguments.files
         self._more = ["--attention", arguments.attention, "--layout", arguments.layout, "--page", str(arguments.page)]
         self._more += ["--tiny"] if arguments.tiny else []
 
@@ -41,13 +41,9 @@ class Runs(Parts):
         self._ttft("memory")
 
     def files(self) -> None:
-        """SGLang's own backend, with its files in the page cache."""
-        folder = self.work / "files"
-        folder.mkdir()
-        try:
-            self._ttft("files", "--folder", str(folder), settings={"SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR": str(folder)})
-        finally:
-            shutil.rmtree(folder)
+        """SGLang's own backend."""
+        with tempfile.TemporaryDirectory(prefix="kvtier-files-", dir=self._files) as folder:
+            self._ttft("files", "--folder", folder, settings={"SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR": folder})
 
     def kvtier(self) -> None:
         """kvtier's storage backend, and blocks in the daemon's memory."""
@@ -69,7 +65,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--attention", default="fa3", help="SGLang's attention backend")
     parser.add_argument("--layout", default="page_first_direct", help="of SGLang's host memory")
     parser.add_argument("--page", type=whole, default=64, help="tokens of a page")
-    parser.add_argument("--timeout", type=whole, default=170, help="seconds of a part at most")
+    parser.add_argument("--timeout", type=whole, default=200, help="seconds of a part at most")
+    parser.add_argument("--files", type=folder, default="/dev/shm", help="where SGLang's backend keeps its files: in memory they are fastest (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="a model for a processor, to try the program")
     arguments = parser.parse_args(words)
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ to try the program. A prompt comes back after all caches of the engine were empt
 host memory; with --tier memory it comes from there, after another prompt has taken the GPU's memory.
 """
 
+import hashlib
 import json
 import random
 import statistics
@@ -20,6 +21,7 @@ from checks.shared.command_line import Arguments, run_tool, whole
 
 TIERS = ("none", "memory", "files", "kvtier")
 """what is below the GPU: nothing, SGLang's host memory, and behind that its backend for files, or kvtier's"""
+STORES = ("files", "kvtier")
 DEVICE_SPARE_TOKENS = 4096
 STORED_S_MAX = 60
 GIGABYTE = 10**9
@@ -34,6 +36,8 @@ class Engine:
         self._tier = arguments.tier
         self.page_tokens = arguments.page
         self._stored = self._counter(arguments)
+        self._computed: dict[bytes, int] = {}
+        """the whole pages of prompts, by their digests"""
         longest = max(arguments.lens)
         device_tokens = longest + (512 if arguments.tiny else DEVICE_SPARE_TOKENS)
         (folder / "config.json").write_text(json.dumps(MODEL if arguments.tiny else WHOLE))
@@ -83,19 +87,17 @@ class Engine:
 
     def run(self, prompt: list[int]) -> tuple[float, int, int, Any]:
         """Milliseconds to the first token; how many tokens were there; the token; where the cached ones came from."""
+        self._computed[hashlib.sha256(repr(prompt).encode()).digest()] = len(prompt) // self.page_tokens
         begun = time.perf_counter()
         made = self.engine.generate(input_ids=prompt, sampling_params={"max_new_tokens": 1, "temperature": 0, "ignore_eos": True})
         taken_ms = (time.perf_counter() - begun) * 1e3
         told = made["meta_info"]
         return taken_ms, int(told.get("cached_tokens") or 0), made["output_ids"][0], told.get("cached_tokens_details")
 
-    def stored(self) -> int:
-        return self._stored()
-
-    def wait_until_stored(self, pages: int) -> bool:
-        """Whether so many pages are stored, in the time for it."""
+    def wait_until_stored(self) -> bool:
+        """Whether all pages of all prompts are stored, in the time for it."""
         deadline = time.monotonic() + STORED_S_MAX
-        while self._stored() < pages:
+        while self._stored() < sum(self._computed.values()):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
@@ -120,12 +122,14 @@ def measure(engine: Engine, tier: str, tokens: int, longest: int, reps: int, voc
 
     prompts = [fresh(tokens) for _ in range(reps)]
     cold, stored_s, late = [], [], 0
+    if tier in STORES:
+        # Those of the prompts before this length.
+        late += not engine.wait_until_stored()
     for prompt in prompts:
-        wanted = engine.stored() + tokens // engine.page_tokens
         cold.append(engine.run(prompt))
         begun = time.monotonic()
-        if tier in ("files", "kvtier"):
-            late += not engine.wait_until_stored(wanted)
+        if tier in STORES:
+            late += not engine.wait_until_stored()
             stored_s.append(time.monotonic() - begun)
         elif tier == "memory":
             time.sleep(1.0)  # SGLang does not say when a prompt is in its host memory.

@@ -204,9 +204,8 @@ class Double:
     page_tokens = 64
 
     def __init__(self, late: int = 0) -> None:
-        self.flushes = 0
+        self.flushes = self.waits = 0
         self._late = late
-        self._pages = 0
         self._there: dict[tuple[int, ...], str] = {}
         self._ms = 0.0
 
@@ -214,16 +213,11 @@ class Double:
         self._ms += 1.0
         there = self._there.get(tuple(prompt), "")
         self._there[tuple(prompt)] = "device"
-        self._pages += 0 if there else len(prompt) // self.page_tokens
         return self._ms, (len(prompt) - 1) // 64 * 64 if there else 0, sum(prompt), there
 
-    def stored(self) -> int:
-        return self._pages
-
-    def wait_until_stored(self, pages: int) -> bool:
-        assert pages == self._pages
-        self._late -= 1
-        return self._late < 0
+    def wait_until_stored(self) -> bool:
+        self.waits += 1
+        return self.waits != self._late
 
     def flush(self) -> None:
         self.flushes += 1
@@ -231,19 +225,20 @@ class Double:
 
 
 def test_promptOfSglang_isNew_thenComesBack_thenIsThere() -> None:
-    engine = Double(late=1)
+    engine = Double(late=2)
     row = sglang_ttft.measure(engine, "kvtier", 128, 128, 3, 1000)
     assert row["cold_all_ms"] == [1.0, 2.0, 3.0] and row["cold_tokens"] == 0
     # Behind each flush, a short prompt takes what a first one takes.
     assert (row["restored_all_ms"], row["device_hit_all_ms"]) == ([5.0, 8.0, 11.0], [6.0, 9.0, 12.0])
     assert (row["restored_tokens"], row["restored_from"], row["same"], row["same_as_cold"]) == (64, "storage", True, True)
-    assert (engine.flushes, row["not_stored"]) == (3, 1)
+    # Before the first prompt, and behind each.
+    assert (engine.flushes, engine.waits, row["not_stored"]) == (3, 4, 1)
 
 
 def test_sglangWithNothingBelow_restoresNothing() -> None:
     engine = Double()
     row = sglang_ttft.measure(engine, "none", 128, 128, 2, 1000)
-    assert not {"restored_ms", "stored_s"} & set(row) and engine.flushes == 0 and row["device_hit_tokens"] == 64
+    assert not {"restored_ms", "stored_s"} & set(row) and engine.flushes == engine.waits == 0 and row["device_hit_tokens"] == 64
 
 
 @pytest.mark.parametrize("only", ["typo", "none,ssd", ""])
