@@ -559,6 +559,49 @@ final class EncodedRanksTest {
     assertEquals(Status.OK, rank.client.await().first());
   }
 
+  /** A part waits for a slot, and its block becomes raw: it does not delay encoded blocks. */
+  @Test
+  void partThatWaits_whenItsBlockBecomesRaw_waitsForARawSlot()
+      throws IOException, ProtocolViolation {
+    int slots = 8;
+    try (IndexHarness harness = harness(2, gpu())) {
+      Rank whole = new Rank(harness, 0, LAYERS, 0, HEADS);
+      Rank pins = new Rank(harness, 0, LAYERS, 0, HEADS);
+      for (int key = 1; key <= slots; key++) {
+        whole.write(0, values());
+        assertEquals(Status.OK, whole.put(key, 0));
+        workUntilIdle(harness);
+        pins.client.sendKeys(Verb.PIN, key, 1);
+        assertEquals(Status.OK, pins.client.await().first());
+      }
+      List<Rank> writers = engine(harness, 1, 2);
+      byte[] block = spoil(values(), 0, 0, 0);
+      writers.forEach(rank -> rank.write(2, block));
+      Rank third = new Rank(harness, 0, LAYERS, 0, HEADS);
+      third.write(2, values());
+      whole.write(2, values());
+      writers.getFirst().offload(20, 2);
+      int ignored = harness.agent.doWork();
+      third.offload(21, 2);
+      ignored = harness.agent.doWork();
+      writers.getLast().offload(20, 2);
+      ignored = harness.agent.doWork();
+      whole.offload(22, 2);
+      ignored = harness.agent.doWork();
+      pins.client.sendKeys(Verb.UNPIN, 1, 1);
+      assertEquals(Status.OK, pins.client.await().first());
+      for (int i = 0; i < 2000; i++) {
+        ignored = harness.agent.doWork();
+      }
+      assertFalse(third.client.hasAnswer(), "the slot is the first part's");
+      pins.client.sendKeys(Verb.UNPIN, 2, 2);
+      assertEquals(Status.OK, pins.client.await().first());
+      assertEquals(Status.OK, third.client.await().first());
+      assertEquals(Status.OK, whole.client.await().first());
+      assertFalse(writers.getLast().client.hasAnswer(), "there is no raw slot");
+    }
+  }
+
   @Test
   void blockWithoutARawSlot_isBusy_andLeavesNothing() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(1, gpu())) {
