@@ -6,7 +6,7 @@ from pathlib import Path
 from checks.documents.problem import Problem
 
 # Numbers that no decision ever had.
-NEVER_USED = ("0022", "0076")
+NEVER_USED = ("0022",)
 PARTS = ("## Context", "## Decision", "## Rejected because")
 # The line below the title, which names later decisions.
 STATUS = re.compile(r"^Status: (superseded(?: in part)? by) (\[.*)$", re.MULTILINE)

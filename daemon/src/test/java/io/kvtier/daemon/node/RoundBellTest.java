@@ -25,13 +25,12 @@ class RoundBellTest {
   void whatIsAskedForWhileItRings_isNotLost() {
     RoundBell[] asked = new RoundBell[1];
     asked[0] =
-        new RoundBell(
-            () -> {
-              rings++;
-              if (rings == 1) {
-                asked[0].run();
-              }
-            });
+        new RoundBell(() -> {
+          rings++;
+          if (rings == 1) {
+            asked[0].run();
+          }
+        });
     asked[0].run();
     asked[0].ring();
     asked[0].ring();
