@@ -74,6 +74,9 @@ final class NodeLoop implements AutoCloseable {
       }
     } catch (RuntimeException | Error e) {
       defect.accept(e);
+    } finally {
+      // Links that were closed with the transport have ended their sessions with the index.
+      bell.ring();
     }
   }
 

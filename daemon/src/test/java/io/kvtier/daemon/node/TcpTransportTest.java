@@ -1,6 +1,7 @@
 package io.kvtier.daemon.node;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
@@ -13,6 +14,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.ServerSocketChannel;
@@ -189,6 +191,31 @@ class TcpTransportTest extends NodeTransportContract {
     long usual = bytesOnTheWay(128 << 10);
     long asTheKernelLikes = bytesOnTheWay(0);
     assertTrue(few < usual && usual < asTheKernelLikes, few + ", " + usual + ", unbounded");
+  }
+
+  /** The index may have to be told that the node is gone, before the thread sleeps. */
+  @Test
+  void poll_inWhichALinkBreaksWhileItWrites_doesNotWait() throws IOException {
+    Answering answering = new Answering();
+    try (TcpTransport from = new TcpTransport(null);
+        ServerSocketChannel own = ServerSocketChannel.open()) {
+      own.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+      SocketChannel other = SocketChannel.open(own.getLocalAddress());
+      NodeLink link = from.adopt(own.accept(), answering);
+      for (int i = 0; i < 20; i++) {
+        var _ = from.poll(0);
+      }
+      // A connection that ends so is reset at once.
+      other.setOption(StandardSocketOptions.SO_LINGER, 0);
+      other.close();
+      link.send(Frame.of(FrameType.PONG, Status.OK, 1, 2, 3));
+      long waitNs = 5_000_000_000L;
+      long beganNs = System.nanoTime();
+      var _ = from.poll(waitNs);
+      long tookNs = System.nanoTime() - beganNs;
+      assertFalse(answering.closed.isEmpty());
+      assertTrue(tookNs < waitNs / 2, "the wait was " + tookNs + " ns");
+    }
   }
 
   /** Needs a while for each frame. */

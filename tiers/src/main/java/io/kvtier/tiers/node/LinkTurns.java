@@ -27,8 +27,8 @@ final class LinkTurns {
     private boolean isDue;
     private long usedNs;
 
-    /** Does what there is to do, for a limited time; returns whether bytes were looked for. */
-    abstract boolean turn();
+    /** Does what there is to do, for a limited time. */
+    abstract void turn();
   }
 
   private final LongSupplier clock;
@@ -76,7 +76,7 @@ final class LinkTurns {
     return due.isEmpty();
   }
 
-  /** Gives links their turns, for a limited time; returns how many of them have read. */
+  /** Gives links their turns, for a limited time; returns how many turns there were. */
   int serve() {
     int count = 0;
     long beforeNs = clock.getAsLong();
@@ -85,7 +85,8 @@ final class LinkTurns {
       leastNs = Math.max(leastNs, link.usedNs);
       link.isDue = false;
       current = link;
-      count += link.turn() ? 1 : 0;
+      link.turn();
+      count++;
       current = null;
       long nowNs = clock.getAsLong();
       // The thread may have stood still meanwhile.

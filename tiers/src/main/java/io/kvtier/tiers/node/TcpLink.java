@@ -148,8 +148,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     try {
       socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
       if (transport.sendBufferBytes() > 0) {
-        // Bytes that wait in the kernel take other memory each time, and leave the processor's
-        // cache.
+        // Bytes in the kernel's queue take fresh pages, which are not in the processor's cache.
         // Blocks can wait in their slots instead.
         socket.setOption(StandardSocketOptions.SO_SNDBUF, transport.sendBufferBytes());
       }
@@ -199,35 +198,28 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   }
 
   @Override
-  boolean turn() {
+  void turn() {
     int operations = readyFor;
     readyFor = 0;
-    return switch (state) {
+    switch (state) {
       case CONNECTING -> {
         if ((operations & SelectionKey.OP_CONNECT) != 0) {
           finishConnect();
         }
-        yield true;
       }
-      case SECURING -> {
-        secure();
-        yield true;
-      }
+      case SECURING -> secure();
       case OPEN -> {
         if (isToWrite || (operations & SelectionKey.OP_WRITE) != 0) {
           isToWrite = false;
           write();
         }
-        boolean reads =
-            state == State.OPEN && (isToRead || (operations & SelectionKey.OP_READ) != 0);
-        if (reads) {
+        if (state == State.OPEN && (isToRead || (operations & SelectionKey.OP_READ) != 0)) {
           isToRead = false;
           read();
         }
-        yield reads;
       }
-      case CLOSED -> false;
-    };
+      case CLOSED -> {}
+    }
   }
 
   private void finishConnect() {

@@ -217,6 +217,7 @@ public final class TcpTransport implements NodeTransport {
     int done = runTasks() + turns.serve();
     try {
       isAsleep = true;
+      // A link that broke in its turn may be news for the index. The caller tells it before a wait.
       if (done > 0 || isWoken || !turns.isEmpty() || waitNs <= 0) {
         selector.selectNow(this::ready);
       } else {

@@ -20,11 +20,10 @@ final class LinkTurnsTest {
     int taken;
 
     @Override
-    boolean turn() {
+    void turn() {
       taken++;
       nowNs += TURN_NS;
       turns.add(this);
-      return true;
     }
   }
 
@@ -37,11 +36,11 @@ final class LinkTurnsTest {
     }
 
     @Override
-    boolean turn() {
+    void turn() {
       if (taken == 0) {
         turns.add(next);
       }
-      return super.turn();
+      super.turn();
     }
   }
 
