@@ -40,7 +40,7 @@ abstract class NodeTransportContract {
   abstract Pair open(NodeLink.Listener acceptor) throws IOException;
 
   /** A side of a link, which notes all that it hears. */
-  static final class Side implements NodeLink.Listener {
+  static class Side implements NodeLink.Listener {
     final List<String> texts = new ArrayList<>();
     final List<Frame> frames = new ArrayList<>();
     final List<Integer> checksums = new ArrayList<>();

