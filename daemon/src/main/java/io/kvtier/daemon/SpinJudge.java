@@ -20,20 +20,21 @@ final class SpinJudge {
   private static final int REST = 256;
 
   private int score = SCORE_MAX;
-  private int passed;
-  private int rest;
+
+  /** While the score is 0: the sleeps without a spin before the next try. */
+  private int untilTry = TRY_EVERY - 1;
 
   /** Asked once before each sleep. */
   boolean isWorthIt() {
-    if (rest > 0) {
-      rest--;
-      return false;
-    }
     if (score > 0) {
       return true;
     }
-    passed = (passed + 1) % TRY_EVERY;
-    return passed == 0;
+    if (untilTry > 0) {
+      untilTry--;
+      return false;
+    }
+    untilTry = TRY_EVERY - 1;
+    return true;
   }
 
   /** Work came while it was spinning. */
@@ -44,7 +45,7 @@ final class SpinJudge {
   /** While it spun, another thread had the processor. */
   void displaced() {
     score = 0;
-    rest = REST;
+    untilTry = REST;
   }
 
   /** It spun, and went to sleep all the same. */
