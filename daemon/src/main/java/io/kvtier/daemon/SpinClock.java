@@ -5,17 +5,21 @@ import java.lang.management.ThreadMXBean;
 import java.util.function.LongSupplier;
 
 /**
- * Whether another thread had the processor during a spin, instead of the thread that spins. The
- * thread's processor time is read only after sleeps and long spins, because that takes longer than
- * a look for work.
+ * Whether another thread had the processor about the time of a spin, instead of the thread that
+ * spins. Reading the processor time of a thread is a system call. So it is read seldom: before a
+ * spin, if the last reading is of no use any more, and after a long spin.
  */
 final class SpinClock {
-  /** Longer than a thread waits whose processor only answers interrupts. */
+  /** A thread whose processor answers interrupts does not wait for so long. */
   private static final long DISPLACED_NS = 500_000;
+
+  /** After this long, interrupts alone may have added up to {@link #DISPLACED_NS}. */
+  private static final long READING_NS = 10_000_000;
 
   private final LongSupplier clock;
   private final LongSupplier processorTime;
   private long spinNs;
+  private boolean hasSlept = true;
   private long readNs;
   private long readProcessorNs;
 
@@ -27,7 +31,6 @@ final class SpinClock {
   SpinClock(LongSupplier clock, LongSupplier processorTime) {
     this.clock = clock;
     this.processorTime = processorTime;
-    wake();
   }
 
   /** A clock of the thread that calls it. */
@@ -38,23 +41,32 @@ final class SpinClock {
 
   /** The thread has slept. */
   void wake() {
-    readNs = clock.getAsLong();
-    readProcessorNs = processorTime.getAsLong();
+    hasSlept = true;
   }
 
   /** A spin begins. */
   void begin(long nowNs) {
     spinNs = nowNs;
+    if (hasSlept || nowNs - readNs >= READING_NS) {
+      hasSlept = false;
+      read(nowNs);
+    }
   }
 
-  /** Whether another thread had the processor since the spin began. */
+  private void read(long nowNs) {
+    readNs = nowNs;
+    readProcessorNs = processorTime.getAsLong();
+  }
+
+  /** Whether another thread had the processor; asked at the end of the spin. */
   boolean isDisplaced() {
-    if (clock.getAsLong() - spinNs < DISPLACED_NS) {
+    long nowNs = clock.getAsLong();
+    if (nowNs - spinNs < DISPLACED_NS) {
       return false;
     }
     long beforeNs = readNs;
     long beforeProcessorNs = readProcessorNs;
-    wake();
+    read(nowNs);
     return readNs - beforeNs - (readProcessorNs - beforeProcessorNs) >= DISPLACED_NS;
   }
 }

@@ -1,5 +1,6 @@
 package io.kvtier.daemon;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,7 +11,14 @@ class SpinClockTest {
 
   private long nowNs = 5 * MS;
   private long processorNs = 3 * MS;
-  private final SpinClock clock = new SpinClock(() -> nowNs, () -> processorNs);
+  private int readings;
+  private final SpinClock clock =
+      new SpinClock(
+          () -> nowNs,
+          () -> {
+            readings++;
+            return processorNs;
+          });
 
   @Test
   void threadThatKeepsItsProcessor_isNotDisplaced_howeverLongItSpins() {
@@ -27,17 +35,42 @@ class SpinClockTest {
     processorNs += 50_000;
     assertTrue(clock.isDisplaced());
     clock.begin(nowNs);
-    nowNs += 50_000;
+    nowNs += MS;
+    processorNs += MS;
     assertFalse(clock.isDisplaced());
   }
 
   @Test
   void sleepBeforeASpin_doesNotCount() {
-    nowNs += 20 * MS;
+    clock.begin(nowNs);
+    nowNs += MS;
     clock.wake();
     clock.begin(nowNs);
     nowNs += MS;
     processorNs += MS;
     assertFalse(clock.isDisplaced());
+  }
+
+  @Test
+  void shortWaitsOfALongTime_doNotAddUp() {
+    for (int i = 0; i < 100; i++) {
+      clock.begin(nowNs);
+      nowNs += MS;
+      processorNs += MS - 20_000;
+    }
+    assertFalse(clock.isDisplaced());
+  }
+
+  @Test
+  void processorTime_isReadOnceASleep_andNotForShortSpins() {
+    clock.begin(nowNs);
+    for (int i = 0; i < 100; i++) {
+      clock.begin(nowNs);
+      nowNs += 50_000;
+      assertFalse(clock.isDisplaced());
+      clock.wake();
+      clock.wake();
+    }
+    assertEquals(100, readings);
   }
 }
