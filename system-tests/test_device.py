@@ -621,10 +621,9 @@ def test_what_a_gpu_encodes_host_clients_decode_and_the_other_way_round(daemon: 
         assert gpu_of(client)["copied_bytes"]["encoded"] > 0
 
 
-def test_ranks_encode_their_parts_of_blocks_that_any_client_and_any_ranks_decode(fresh_gpu_daemon: GpuDaemon) -> None:
-    # The daemon has memory of no other class of slots: a block that becomes raw needs a slot at once.
-    daemon, count, heads = fresh_gpu_daemon, 4, 4
-    client = Client(daemon.socket_path, timeout=60)
+def test_ranks_encode_their_parts_of_blocks_that_any_client_and_any_ranks_decode(daemon: GpuDaemon, client: Client) -> None:
+    # Blocks of other sizes have all regions of the daemon's memory, so a block that becomes raw needs a region of theirs.
+    count, heads = 4, 4
     whole = Tensors(daemon, "ranks-whole", heads=heads, dim=128, seed=24)
     values = np.random.default_rng(24)
     for layer in whole.layer:
@@ -672,7 +671,6 @@ def test_ranks_encode_their_parts_of_blocks_that_any_client_and_any_ranks_decode
     for session, _, region in (rank for engine in engines.values() for rank in engine):
         region.close()
         session.close()
-    client.close()
 
 
 def test_regions_whose_blocks_cannot_be_encoded_are_refused_with_the_reason(daemon: GpuDaemon, client: Client) -> None:

@@ -480,8 +480,14 @@ public final class ResidentTier {
 
   /** Whether a slot of a size class may come free without an action of a client. */
   public boolean isRoomComing(int sizeClass) {
-    return evictables.ofClass(sizeClass) > 0
-        || slots.draining(slots.partOfClass(sizeClass)) != SlotAllocator.NONE;
+    int part = slots.partOfClass(sizeClass);
+    // A region of another class can become empty. If the last one that drained was given up, the
+    // next
+    // search for a victim chooses another.
+    boolean getsRegion = slots.regionsOfClass(sizeClass) == 0 && evictables.ofPart(part) > 0;
+    return getsRegion
+        || evictables.ofClass(sizeClass) > 0
+        || slots.draining(part) != SlotAllocator.NONE;
   }
 
   // ---- numbers
