@@ -12,14 +12,13 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from checks.engines import several
-from checks.engines.parts import Parts, Server
+from checks.engines.parts import Parts, Server, run
 from checks.engines.switch import share
 from checks.shared.checkout import ROOT
 from checks.shared.command_line import Arguments, run_tool, some_of, whole
@@ -327,12 +326,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
     parser.add_argument("--tiny", action="store_true", help="of ranks and sharing: a model for a processor, to try the program")
     arguments = parser.parse_args(words)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kvtier-") as work:
-        runs = Runs(arguments.out, Path(work), arguments)
-        for part in arguments.only:
-            runs.part(part)
-    return 1 if runs.has_failed else 0
+    return run(Runs, arguments)
 
 
 if __name__ == "__main__":

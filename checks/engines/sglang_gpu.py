@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from checks.engines.parts import Parts
+from checks.engines.parts import Parts, run
 from checks.engines.sglang_ttft import TIERS
 from checks.shared.command_line import Arguments, folder, run_tool, some_of, whole
 
@@ -69,12 +69,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--files", type=folder, default="/dev/shm", help="where SGLang's backend keeps its files: in memory they are fastest (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="a model for a processor, to try the program")
     arguments = parser.parse_args(words)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kvtier-") as work:
-        runs = Runs(arguments.out, Path(work), arguments)
-        for part in arguments.only:
-            runs.part(part)
-    return 1 if runs.has_failed else 0
+    return run(Runs, arguments)
 
 
 if __name__ == "__main__":

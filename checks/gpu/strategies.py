@@ -14,5 +14,5 @@ def copied_bytes(client: Client) -> dict[str, int]:
 
 
 def by_strategy(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """What was copied between two readings of `copied_bytes`, in words."""
+    """The bytes between two readings of `copied_bytes`, by strategy, in words."""
     return ", ".join(f"{strategy}_{(after[strategy] - before[strategy]) >> 20}_MiB" for strategy in after if after[strategy] > before[strategy])
