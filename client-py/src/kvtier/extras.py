@@ -29,13 +29,13 @@ class Extra(NamedTuple):
     """The buffers of a request, if they came."""
 
     status: Status
-    """OK; MISS or DEADLINE: they are not there; UNAVAILABLE: there is no daemon"""
+    """OK; MISS or DEADLINE: the buffers are not there; UNAVAILABLE: there is no daemon"""
     buffers: dict[str, bytes]
-    """by name; empty unless the status is OK"""
+    """the bytes of each buffer, by name; empty unless the status is OK"""
 
 
 class Extras:
-    """The buffers of requests. Both engines make it with equal arguments."""
+    """The buffers of requests. Both engines make an object of this class, with equal arguments."""
 
     def __init__(self, client: Client, name: str, *, max_bytes: int = 1 << 20, **properties: object) -> None:
         """
@@ -56,7 +56,7 @@ class Extras:
         """Stores the buffers of a request on this node, for `get` on any node.
 
         Args:
-            request_id: the same for both engines, and not used for another request.
+            request_id: both engines know the request by this id. No other request has it.
             buffers: by name; bytes, arrays and whatever else has the buffer protocol, each contiguous.
 
         Returns:
