@@ -87,8 +87,7 @@ public record KvtierdConfig(
    * @param ca signs the certificates of all nodes; null without TLS
    * @param tokenFile has the token that this daemon shows; null for none
    * @param connections the maximum connections of others
-   * @param sendBufferBytes the bytes that a connection may have on the way to another node; 0: as
-   *     many as the kernel likes
+   * @param sendBufferBytes the send buffer of a connection to another node; 0: the kernel chooses
    * @param directoryBytes the memory for this node's part of the directory
    * @param pushedShare the share of a tenant's host memory that blocks of other nodes may fill
    * @param tokenlessRole what nodes may do here that show no token, because none is asked for

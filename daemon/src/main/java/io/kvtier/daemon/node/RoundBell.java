@@ -1,9 +1,9 @@
 package io.kvtier.daemon.node;
 
 /**
- * Wakes the index once for all that a round of a loop has for it. A thread that is woken for each
- * block takes the processor from the thread that reads the next one. Only the threads of loops may
- * ask for it.
+ * Wakes the index once for all news of a round of a loop. An index that wakes for each block takes
+ * the processor from the thread that reads the next block. Only the threads of loops may have the
+ * index woken here, because other threads have no rounds.
  */
 final class RoundBell implements Runnable {
   private final Runnable bell;

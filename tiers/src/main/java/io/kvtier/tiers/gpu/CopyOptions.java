@@ -8,8 +8,8 @@ package io.kvtier.tiers.gpu;
  * @param slotRuns the most runs of a batch
  * @param stagingBlocks thread blocks of the kernel where it copies within the device: many, so that
  *     it is done before the engine's next kernel misses their multiprocessors
- * @param encodingBlocks thread blocks of the kernels that encode and decode: so many that each
- *     batch is short, since a GPU that another process keeps busy stops that one for a batch
+ * @param encodingBlocks thread blocks of the kernels that encode and decode: many, so that each
+ *     batch is short, because the GPU stops a busy engine for the time of a batch
  * @param writeBlocks thread blocks of the kernel where it writes host memory: few, since it holds
  *     their multiprocessors as long as the link needs
  * @param readBlocks thread blocks of the kernel where it reads host memory: fewer, since reads are

@@ -28,7 +28,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   /** Small, so that few bytes of a block arrive beside its slot. */
   private static final int HEAD_READ_BYTES = 1024;
 
-  /** Larger where requests come, many at a time and most of them without a block. */
+  /** Large, because many requests come at a time, and most of them without a block. */
   private static final int REQUESTS_READ_BYTES = 8 << 10;
 
   private static final int FRAMES_QUEUED_MAX = 1024;

@@ -22,7 +22,7 @@ import org.jspecify.annotations.Nullable;
 
 /** Links over TCP, with mutual TLS or in plaintext: one selector, one thread. */
 public final class TcpTransport implements NodeTransport {
-  /** The usual number of bytes that a link may have on the way. */
+  /** The usual send buffer of a link. */
   public static final int SEND_BUFFER_BYTES = 256 << 10;
 
   private static final int SCRATCH_BYTES = 256 << 10;
@@ -58,8 +58,7 @@ public final class TcpTransport implements NodeTransport {
    * A transport without links, to nodes whose certificates all have one name.
    *
    * @param certificateName that name; empty: each has the host of its address
-   * @param sendBufferBytes the bytes that a link may have on the way; 0: as many as the kernel
-   *     likes
+   * @param sendBufferBytes the send buffer of a link; 0: the kernel chooses
    */
   public TcpTransport(
       @Nullable Supplier<SSLContext> tls, String certificateName, int sendBufferBytes)
@@ -195,7 +194,7 @@ public final class TcpTransport implements NodeTransport {
     turns.remove(link);
   }
 
-  /** The bytes that a link may have on the way; 0: as many as the kernel likes. */
+  /** The send buffer of a link; 0: the kernel chooses. */
   int sendBufferBytes() {
     return sendBufferBytes;
   }

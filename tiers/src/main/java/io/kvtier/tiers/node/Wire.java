@@ -25,8 +25,8 @@ interface Wire {
   int read(ByteBuffer into) throws IOException;
 
   /**
-   * Reads bytes into a buffer, and those that follow into another one, as far as they have come
-   * already.
+   * Reads bytes into a buffer. A wire that can do so in one call of the kernel reads the bytes that
+   * follow into another buffer.
    *
    * @return how many bytes both buffers took; 0 if none have come, -1 at the end
    */
