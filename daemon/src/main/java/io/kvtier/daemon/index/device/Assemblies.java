@@ -3,10 +3,8 @@ package io.kvtier.daemon.index.device;
 import io.kvtier.daemon.index.core.Chains;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.session.Session;
-import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.Shard;
 import java.util.Arrays;
-import org.jspecify.annotations.Nullable;
 
 /**
  * Blocks that are being put together from copies of their layers and heads: which of them somebody
@@ -42,12 +40,6 @@ final class Assemblies {
 
   /** The encoded slot of a block that became raw. */
   private int[] encodedSlot = new int[0];
-
-  /** Any layout of the blocks that became raw. */
-  private @Nullable KvLayout[] layouts = new KvLayout[0];
-
-  /** How many bits each block has. */
-  private int[] bits = new int[0];
 
   private int[] heads = new int[0];
 
@@ -89,8 +81,6 @@ final class Assemblies {
     arrived = Arrays.copyOf(arrived, to);
     encoded = Arrays.copyOf(encoded, to);
     encodedSlot = Arrays.copyOf(encodedSlot, to);
-    layouts = Arrays.copyOf(layouts, to);
-    bits = Arrays.copyOf(bits, to);
     heads = Arrays.copyOf(heads, to);
     units = Arrays.copyOf(units, to);
     missing = Arrays.copyOf(missing, to);
@@ -111,6 +101,7 @@ final class Assemblies {
       claimed[one] = new long[0];
       arrived[one] = new long[0];
       encoded[one] = new long[0];
+      encodedSlot[one] = NO_SLOT;
       next[one] = freeHead;
       freeHead = one;
     }
@@ -136,14 +127,13 @@ final class Assemblies {
     block[one] = ofBlock;
     sessionIndex[one] = of.index;
     heads[one] = ShardBits.heads(shard);
-    bits[one] = ShardBits.count(shard);
-    missing[one] = bits[one];
+    missing[one] = ShardBits.count(shard);
     encodedSlot[one] = NO_SLOT;
     users[one] = 0;
     failed[one] = false;
     hasClientBytes[one] = false;
-    claimed[one] = ShardBits.cleared(claimed[one], bits[one]);
-    arrived[one] = ShardBits.cleared(arrived[one], bits[one]);
+    claimed[one] = ShardBits.cleared(claimed[one], missing[one]);
+    arrived[one] = ShardBits.cleared(arrived[one], missing[one]);
     units[one] = part.areLayersRuns ? shard.blockLayers() : 1;
     int bucket = bucket(ofBlock);
     next[one] = buckets[bucket];
@@ -182,7 +172,6 @@ final class Assemblies {
     Chains.unlink(buckets, next, bucket, one);
     block[one] = Directory.NONE;
     encodedSlot[one] = NO_SLOT;
-    layouts[one] = null;
     next[one] = freeHead;
     freeHead = one;
     size--;
@@ -227,32 +216,18 @@ final class Assemblies {
 
   /** Whether a block has parts, there or claimed, beside one that is claimed. */
   boolean hasOthers(int one) {
-    return users[one] > 1 || ShardBits.hasAny(arrived[one], bits[one]);
+    return users[one] > 1 || ShardBits.hasAny(arrived[one]);
   }
 
-  /**
-   * Keeps the encoded slot of a block that became raw: what has arrived is there.
-   *
-   * @param layout any layout of the block
-   */
-  void keepEncoded(int one, int slot, KvLayout layout) {
+  /** Keeps the encoded slot of a block that became raw: all bytes that have arrived are there. */
+  void keepEncoded(int one, int slot) {
     encodedSlot[one] = slot;
-    layouts[one] = layout;
-    encoded[one] = ShardBits.copied(encoded[one], arrived[one], bits[one]);
+    encoded[one] = arrived[one].clone();
   }
 
   /** The encoded slot of a block that became raw, or {@link #NO_SLOT}. */
   int encodedSlot(int one) {
     return encodedSlot[one];
-  }
-
-  /** A layout of a block that has an {@link #encodedSlot}. */
-  KvLayout layout(int one) {
-    KvLayout layout = layouts[one];
-    if (layout == null) {
-      throw new IllegalStateException("block " + block[one] + " has no encoded slot of its own");
-    }
-    return layout;
   }
 
   /**

@@ -13,7 +13,6 @@ import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionParts;
-import io.kvtier.layout.KvLayout;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.RequestDescriptor;
@@ -104,12 +103,10 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
   /** Puts parts of blocks raw that do not fit into their encoded form. */
   public interface RawPuts {
     /**
-     * Gives the block of a place a raw slot, unless it has one, and has the place copied there.
-     * What was copied of the place has no meaning.
-     *
-     * @param layout of the place's region
+     * Gives the block of a place a raw slot, unless the block has one, and has the place copied
+     * there. The bytes that the place's first copies wrote have no meaning.
      */
-    void putRaw(Operation operation, int place, KvLayout layout);
+    void putRaw(Operation operation, int place);
   }
 
   /**
@@ -425,13 +422,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
 
   private void putRaw(Operation operation, DeviceJob job, int place) {
     RawPuts raw = rawPuts;
-    Region region = job.region;
-    if (raw == null || region == null) {
+    if (raw == null) {
       throw new IllegalStateException("a block that does not fit, before the verbs are connected");
     }
-    // Its copies are over: it has no slot that they need.
+    // The place's copies are over: the place has no slot that they need.
     job.handed[place] = 0;
-    raw.putRaw(operation, place, region.layout);
+    raw.putRaw(operation, place);
   }
 
   /**

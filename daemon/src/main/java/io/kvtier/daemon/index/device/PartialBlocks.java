@@ -4,7 +4,6 @@ import io.kvtier.daemon.index.core.CopyState;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
-import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.layout.BlockCells;
@@ -66,7 +65,6 @@ public final class PartialBlocks {
   private static final long LOOK_EVERY_NS = 100_000_000;
 
   private final Directory directory;
-  private final Namespaces namespaces;
   private final BlockStore store;
   private final Counters counters;
   private final LongSupplier clock;
@@ -89,7 +87,6 @@ public final class PartialBlocks {
   PartialBlocks(IndexCore core, BlockStore store, int most) {
     this.store = store;
     directory = core.directory();
-    namespaces = core.namespaces();
     counters = core.counters();
     clock = core.clock();
     assemblies = new Assemblies(most, core.limits().sessionsMax());
@@ -175,19 +172,24 @@ public final class PartialBlocks {
     assemblies.endUse(assembly);
     arrived.set(region, from, to);
     arrive(assembly, isEncoded);
+    BlockEncoding encoding = region.encoding;
+    if (encoding != null
+        && assemblies.encodedSlot(assembly) != Assemblies.NO_SLOT
+        && assemblies.isWhole(assembly)) {
+      completeRaw(assembly, encoding, region.layout);
+      return true;
+    }
     return settle(assembly);
   }
 
   /**
    * A part of an encoded block does not fit: the block has no slot from now on, and becomes raw. If
    * the block has other parts, its encoded slot is kept for them.
-   *
-   * @param layout of the part
    */
-  public void becomeRaw(int block, KvLayout layout) {
+  public void becomeRaw(int block) {
     int assembly = required(block);
     if (assemblies.hasOthers(assembly)) {
-      assemblies.keepEncoded(assembly, store.first().keepSlot(block), layout);
+      assemblies.keepEncoded(assembly, store.first().keepSlot(block));
     } else {
       store.first().free(block);
     }
@@ -254,10 +256,7 @@ public final class PartialBlocks {
     }
   }
 
-  /**
-   * In how many parts a block is told of. It is told of when it is whole if any of its parts came
-   * encoded.
-   */
+  /** In how many parts the listener is told of a block; 1 if any of the parts came encoded. */
   private int units(int assembly) {
     boolean isEncoded =
         directory.has(Directory.FLAG_ENCODED, assemblies.block(assembly))
@@ -293,25 +292,19 @@ public final class PartialBlocks {
       return true;
     }
     if (assemblies.isUnused(assembly) && assemblies.isFailed(assembly) && !store.isHeld(block)) {
-      freeEncoded(assembly);
+      int encodedSlot = assemblies.encodedSlot(assembly);
       assemblies.end(assembly);
       if (store.first().state(block) == CopyState.RESERVED) {
         store.abandon(block);
+      }
+      if (encodedSlot != Assemblies.NO_SLOT) {
+        store.first().freeKept(encodedSlot);
       }
     }
     return false;
   }
 
   private void complete(int assembly, int block) {
-    BlockEncoding encoding = namespaces.of(directory, block).encoding();
-    BitSet granules = encoding == null ? new BitSet(0) : encodedGranules(assembly, encoding);
-    if (encoding != null && !granules.isEmpty()) {
-      int slot = assemblies.encodedSlot(assembly);
-      assemblies.end(assembly);
-      store.decode(block, slot, encoding, granules);
-      return;
-    }
-    freeEncoded(assembly);
     boolean hasClientBytes = assemblies.hasClientBytes(assembly);
     assemblies.end(assembly);
     if (hasClientBytes) {
@@ -321,25 +314,24 @@ public final class PartialBlocks {
     }
   }
 
-  /** The granules of a block that are in its encoded slot, and not in its raw one. */
-  private BitSet encodedGranules(int assembly, BlockEncoding encoding) {
-    BitSet granules = new BitSet(0);
-    if (assemblies.encodedSlot(assembly) != Assemblies.NO_SLOT) {
-      BlockCells cells = new BlockCells(assemblies.layout(assembly));
-      for (int granule = 0; granule < encoding.granules(); granule++) {
-        boolean isCell = cells.find((long) granule * encoding.rawGranuleBytes());
-        granules.set(
-            granule, isCell && assemblies.isEncoded(assembly, cells.layer(), cells.head()));
-      }
-    }
-    return granules;
+  /** Completes a block that became raw, and is whole. */
+  private void completeRaw(int assembly, BlockEncoding encoding, KvLayout layout) {
+    int block = assemblies.block(assembly);
+    int slot = assemblies.encodedSlot(assembly);
+    BitSet granules = encodedGranules(assembly, encoding, layout);
+    assemblies.end(assembly);
+    store.decode(block, slot, encoding, granules);
   }
 
-  private void freeEncoded(int assembly) {
-    int slot = assemblies.encodedSlot(assembly);
-    if (slot != Assemblies.NO_SLOT) {
-      store.first().freeKept(slot);
+  /** The granules of a block that are in its encoded slot, and not in its raw one. */
+  private BitSet encodedGranules(int assembly, BlockEncoding encoding, KvLayout layout) {
+    BitSet granules = new BitSet(encoding.granules());
+    BlockCells cells = new BlockCells(layout);
+    for (int granule = 0; granule < encoding.granules(); granule++) {
+      boolean isCell = cells.find((long) granule * encoding.rawGranuleBytes());
+      granules.set(granule, isCell && assemblies.isEncoded(assembly, cells.layer(), cells.head()));
     }
+    return granules;
   }
 
   /** Drops the blocks that a session has begun to put together. */

@@ -41,28 +41,17 @@ final class ShardBits {
 
   /** Makes space for bits that are all 0, in an array if that is large enough. */
   static long[] cleared(long[] bits, int count) {
-    int words = words(count);
+    int words = (count + Long.SIZE - 1) / Long.SIZE;
     if (bits.length < words) {
       return new long[words];
     }
-    Arrays.fill(bits, 0, words, 0);
+    Arrays.fill(bits, 0);
     return bits;
   }
 
-  private static int words(int count) {
-    return (count + Long.SIZE - 1) / Long.SIZE;
-  }
-
-  /** Copies bits, into an array if that is large enough. */
-  static long[] copied(long[] target, long[] bits, int count) {
-    long[] copy = cleared(target, count);
-    System.arraycopy(bits, 0, copy, 0, words(count));
-    return copy;
-  }
-
   /** Whether any bit of a block is set. */
-  static boolean hasAny(long[] bits, int count) {
-    return hasAny(bits, 0, count);
+  static boolean hasAny(long[] bits) {
+    return hasAny(bits, 0, bits.length * Long.SIZE);
   }
 
   /** Whether any bit is set of some layers of a shard. */
@@ -102,7 +91,10 @@ final class ShardBits {
     return true;
   }
 
-  /** Whether a bit of a layer is set: that of a head, or any where the head is not one of them. */
+  /**
+   * Whether the bit of a head is set in a layer. If the layer has no bit for the head: whether any
+   * bit of the layer is set.
+   */
   static boolean has(long[] bits, int perLayer, int layer, int head) {
     int first = layer * perLayer;
     boolean isOne = head >= 0 && head < perLayer;

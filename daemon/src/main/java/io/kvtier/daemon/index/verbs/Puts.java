@@ -21,7 +21,6 @@ import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.session.SlotClaims;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.daemon.index.space.ResidentTier;
-import io.kvtier.layout.KvLayout;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Records;
@@ -318,17 +317,17 @@ public final class Puts implements Devices.RawPuts {
   }
 
   @Override
-  public void putRaw(Operation operation, int place, KvLayout layout) {
+  public void putRaw(Operation operation, int place) {
     int block = operation.block[place];
     // In use: the record stays until the slot is there.
     store.use(block);
     if (directory.has(Directory.FLAG_ENCODED, block)) {
       int encodedClass = first.sizeClass(block);
-      partial.becomeRaw(block, layout);
+      partial.becomeRaw(block);
       moveWaiting(block, encodedClass);
     }
     takeSlot(operations.sessionOf(operation), operation, place, block);
-    // The place was open for the copy before, and is so for this one.
+    // The place was open for its first copies. It is open once, for its slot or its new copies.
     operations.closePlace(operation);
   }
 
@@ -343,7 +342,7 @@ public final class Puts implements Devices.RawPuts {
         encodedClass,
         item -> operations.at((int) (item >>> 32)).block[(int) item] == block && moved.offer(item));
     while (moved.size() > 0) {
-      // There is a place in the queue: this item had it before.
+      // The queue has a place: the item was in the queue before.
       boolean ignored = queue.offer(rawClass, 0, moved.poll());
     }
   }

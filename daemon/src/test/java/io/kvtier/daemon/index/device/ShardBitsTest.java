@@ -1,8 +1,8 @@
 package io.kvtier.daemon.index.device;
 
-import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.layout.IndexRange;
@@ -37,11 +37,11 @@ final class ShardBitsTest {
   }
 
   @Test
-  void copied_shorterAndLongerTargets_haveTheBitsAndNoOthers() {
+  void cleared_arrayThatIsLargeEnough_hasNoBit_ofALongerBlock() {
     long[] bits = {5, 6, 7};
-    assertArrayEquals(new long[] {5, 6, 7}, ShardBits.copied(new long[0], bits, 168));
-    assertArrayEquals(new long[] {5, 6, 9}, ShardBits.copied(new long[] {8, 8, 9}, bits, 128));
-    assertTrue(ShardBits.hasAny(bits, 168));
-    assertFalse(ShardBits.hasAny(new long[3], 168));
+    assertTrue(ShardBits.hasAny(bits));
+    assertSame(bits, ShardBits.cleared(bits, 128));
+    assertFalse(ShardBits.hasAny(bits));
+    assertFalse(ShardBits.hasAny(ShardBits.cleared(bits, 193)));
   }
 }
