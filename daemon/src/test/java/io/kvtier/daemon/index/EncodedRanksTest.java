@@ -65,6 +65,7 @@ final class EncodedRanksTest {
   void makeFolder() throws IOException {
     // Handles are short.
     folder = Files.createTempDirectory(Path.of("/dev/shm"), "kve");
+    Files.write(folder.resolve("event"), new byte[4]);
   }
 
   @AfterEach
@@ -73,6 +74,7 @@ final class EncodedRanksTest {
     for (int i = 0; i < files; i++) {
       Files.delete(folder.resolve("" + i));
     }
+    Files.delete(folder.resolve("event"));
     Files.delete(folder);
   }
 
@@ -130,6 +132,7 @@ final class EncodedRanksTest {
                           head,
                           HEADS,
                           fromHead),
+                  "event=" + FileGpu.handle(folder.resolve("event")),
                   "allocation=" + FileGpu.handle(file)));
       for (int layer = 0; layer < layers; layer++) {
         lines.add("tensor=0+" + (long) layer * BLOCKS * layerBytes());
@@ -168,6 +171,11 @@ final class EncodedRanksTest {
 
     void offload(long key, int target) throws ProtocolViolation {
       client.sendLayers(Verb.OFFLOAD, region, 0, 0, key, target);
+    }
+
+    /** Puts a block's part when the region's event is over. */
+    void offloadAfterEvent(long key, int target) throws ProtocolViolation {
+      client.sendBlock(Verb.OFFLOAD, region, 0, 1, key, target);
     }
 
     Status put(long key, int target) throws ProtocolViolation {
@@ -547,6 +555,40 @@ final class EncodedRanksTest {
       workUntilIdle(harness);
       assertEquals(Status.MISS, writers.getFirst().client.ask(Verb.LOOKUP, 7));
       assertEquals(1, slotsInUse(harness, writers.getFirst()));
+    }
+  }
+
+  @Test
+  void rankThatDies_whileItsPartWaitsToBePutRaw_leavesTheBlock_toAPartOnItsWay()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(1, gpu())) {
+      List<Rank> writers = engine(harness, 1, 2);
+      byte[] block = spoil(values(), 0, 0, 3);
+      holdAllSlots(harness, writers.getFirst());
+      writers.forEach(rank -> rank.write(2, block));
+      writers.getFirst().offloadAfterEvent(7, 2);
+      work(harness, 100);
+      writers.getLast().offload(7, 2);
+      work(harness, 1000);
+      assertEquals(2, slotsInUse(harness, writers.getFirst()), "no raw slot");
+      harness.close(writers.getLast().client);
+      work(harness, 100);
+      endEvent();
+      assertEquals(Verb.OFFLOAD, writers.getFirst().client.await().verb());
+      workUntilIdle(harness);
+      assertEquals(Status.MISS, writers.getFirst().client.ask(Verb.LOOKUP, 7));
+      assertEquals(1, slotsInUse(harness, writers.getFirst()));
+    }
+  }
+
+  private void endEvent() throws IOException {
+    Files.write(folder.resolve("event"), new byte[] {1, 0, 0, 0}, StandardOpenOption.WRITE);
+  }
+
+  private static void work(IndexHarness harness, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+      int ignored = harness.agent.doWork();
+      harness.agent.checkInvariants();
     }
   }
 

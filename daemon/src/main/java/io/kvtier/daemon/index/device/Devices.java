@@ -559,8 +559,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     return count;
   }
 
-  /** Checks that all lent blocks, and no others, are being copied; for tests. */
+  /**
+   * Checks that all lent blocks, and no others, are being copied, and checks the blocks that are
+   * being put together; for tests.
+   */
   public void checkInvariants() {
+    partial.checkInvariants();
     int copying = 0;
     for (int i = 0; i < operations.max(); i++) {
       Operation operation = operations.at(i);

@@ -189,6 +189,8 @@ public final class PartialBlocks {
   public void becomeRaw(int block) {
     int assembly = required(block);
     if (assemblies.hasOthers(assembly)) {
+      // In use: the record stays while the slot is kept.
+      store.use(block);
       assemblies.keepEncoded(assembly, store.first().keepSlot(block));
     } else {
       store.first().free(block);
@@ -299,6 +301,7 @@ public final class PartialBlocks {
       }
       if (encodedSlot != Assemblies.NO_SLOT) {
         store.first().freeKept(encodedSlot);
+        store.endUse(block);
       }
     }
     return false;
@@ -321,6 +324,7 @@ public final class PartialBlocks {
     BitSet granules = encodedGranules(assembly, encoding, layout);
     assemblies.end(assembly);
     store.decode(block, slot, encoding, granules);
+    store.endUse(block);
   }
 
   /** The granules of a block that are in its encoded slot, and not in its raw one. */
@@ -361,5 +365,21 @@ public final class PartialBlocks {
   /** Whether any block waits for bytes, which could come too late. */
   boolean hasDeadlines() {
     return assemblies.size() > 0;
+  }
+
+  /** Checks that each block has its record, and that no kept slot is forgotten; for tests. */
+  void checkInvariants() {
+    int kept = store.decoding();
+    for (int one = 0; one < assemblies.highWater(); one++) {
+      int block = assemblies.block(one);
+      if (block != Directory.NONE && !directory.isUsed(block)) {
+        throw new IllegalStateException("block " + block + " is put together without a record");
+      }
+      kept += assemblies.encodedSlot(one) == Assemblies.NO_SLOT ? 0 : 1;
+    }
+    if (kept != store.first().kept()) {
+      throw new IllegalStateException(
+          store.first().kept() + " slots are kept for " + kept + " blocks");
+    }
   }
 }

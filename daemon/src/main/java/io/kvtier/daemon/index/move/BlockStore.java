@@ -260,10 +260,15 @@ public final class BlockStore {
    * the block's slot, its checksum is made, then it is resident. The other slot is given back.
    *
    * @param slot of the first tier, kept for the block
-   * @param granules which granules are there
+   * @param granules the numbers of the granules in this slot
    */
   public void decode(int block, int slot, BlockEncoding encoding, BitSet granules) {
     moves.commits().decode(block, slot, encoding, granules);
+  }
+
+  /** How many blocks wait for {@link #decode}; for tests. */
+  public int decoding() {
+    return moves.commits().decoding();
   }
 
   /** The client has written the block: its checksum is made, then it is resident. */

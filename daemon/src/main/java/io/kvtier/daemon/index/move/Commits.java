@@ -81,12 +81,17 @@ final class Commits {
    * made, then the block becomes resident.
    *
    * @param slot where the encoded granules are; kept for the block until they are decoded
-   * @param granules which ones they are
+   * @param granules the numbers of the encoded granules
    */
   void decode(int block, int slot, BlockEncoding encoding, BitSet granules) {
     MemorySegment encoded = bytes(slot, encoding.encodedBytes());
     rests.put(block, new Rest(slot, new EncodedGranules(encoding, encoded, granules)));
     commit(block);
+  }
+
+  /** How many blocks have parts that are not decoded yet; for tests. */
+  int decoding() {
+    return rests.size();
   }
 
   private MemorySegment bytes(int slot, long length) {

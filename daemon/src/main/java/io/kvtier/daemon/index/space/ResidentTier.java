@@ -41,7 +41,7 @@ public final class ResidentTier {
   private final Draining draining;
   private final VictimSearch victims;
 
-  /** How many slots are in use that no copy has any more. */
+  /** How many slots are in use without a copy. */
   private int kept;
 
   /**
@@ -258,7 +258,7 @@ public final class ResidentTier {
 
   /**
    * Takes a copy's slot from the copy, which is no more. The slot stays in use until {@link
-   * #freeKept}, which must come before the block's record is free.
+   * #freeKept}. The block must be in use until then.
    *
    * @return the slot
    */
@@ -274,6 +274,11 @@ public final class ResidentTier {
   public void freeKept(int slot) {
     slots.free(slot);
     kept--;
+  }
+
+  /** How many slots are kept; for tests. */
+  public int kept() {
+    return kept;
   }
 
   /** The checksum of a copy is that of its bytes. */
