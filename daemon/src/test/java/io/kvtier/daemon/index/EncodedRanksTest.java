@@ -581,6 +581,28 @@ final class EncodedRanksTest {
     }
   }
 
+  @Test
+  void partThatDoesNotFit_ofABlockThatIsLost_isNotPutRaw() throws IOException, ProtocolViolation {
+    FileGpu gpu = gpu();
+    try (IndexHarness harness = harness(1, gpu)) {
+      List<Rank> writers = engine(harness, 1, 2);
+      Rank last = writers.getLast();
+      byte[] block = spoil(values(), 0, 0, 3);
+      holdAllSlots(harness, last);
+      writers.forEach(rank -> rank.write(2, block));
+      assertEquals(Status.OK, writers.getFirst().put(7, 2));
+      gpu.hold();
+      last.offload(7, 2);
+      work(harness, 20);
+      harness.close(writers.getFirst().client);
+      gpu.letGo();
+      assertEquals(Verb.OFFLOAD, last.client.await().verb(), "it waits for no raw slot");
+      workUntilIdle(harness);
+      assertEquals(Status.MISS, last.client.ask(Verb.LOOKUP, 7));
+      assertEquals(1, slotsInUse(harness, last));
+    }
+  }
+
   private void endEvent() throws IOException {
     Files.write(folder.resolve("event"), new byte[] {1, 0, 0, 0}, StandardOpenOption.WRITE);
   }
