@@ -126,7 +126,10 @@ final class Oracle {
         });
   }
 
-  /** Of every fourth block that may be encoded, one half fits its encoded form. */
+  /**
+   * Whether a half of a block fits its encoded form, although the block does not: one half of every
+   * fourth block that may be encoded.
+   */
   private boolean isPlainHalf(Key key, boolean isFirst) {
     return mayBeEncoded.get(key.namespace)
         && key.number % 4 == 2

@@ -59,7 +59,7 @@ final class SimulatedRegions {
     return "form=LCHND:1x1:1x" + blockBytes / HEAD_BYTES + "x" + HEAD_BYTES;
   }
 
-  /** Whether there is such a region: a block of one head has no halves. */
+  /** Whether a region exists: a block of one head has no halves. */
   boolean has(int which) {
     return which == WHOLE || heads > 1;
   }
@@ -77,7 +77,7 @@ final class SimulatedRegions {
     return fromHead(which) * HEAD_BYTES;
   }
 
-  /** The byte after the last one. */
+  /** The byte after a region's part of a block. */
   int to(int which) {
     return toHead(which) * HEAD_BYTES;
   }

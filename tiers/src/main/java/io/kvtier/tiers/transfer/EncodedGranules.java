@@ -9,16 +9,16 @@ import java.util.BitSet;
  * Parts of a raw block that came in their encoded form, to a slot of their own.
  *
  * @param encoding how the namespace's blocks are encoded
- * @param block that slot: {@link BlockEncoding#encodedBytes} of memory, of which only these
+ * @param block the bytes of this slot, {@link BlockEncoding#encodedBytes}; only the bytes of the
  *     granules have a meaning
  * @param granules the numbers of the granules
  */
 public record EncodedGranules(BlockEncoding encoding, MemorySegment block, BitSet granules) {
   /**
-   * Decodes them to their places in the raw block.
+   * Decodes the granules to their places in the raw block.
    *
    * @param raw {@link BlockEncoding#rawBytes} of memory
-   * @return false when one of them is damaged: the raw block has no meaning then
+   * @return false when a granule is damaged: then the raw block has no meaning
    */
   public boolean decode(MemorySegment raw) {
     int encodedBytes = encoding.encodedGranuleBytes();

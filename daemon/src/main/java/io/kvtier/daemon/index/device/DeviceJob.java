@@ -60,9 +60,10 @@ public final class DeviceJob {
    */
   int[] readyPlace = new int[0];
 
-  /** The slot of each place that is ready, and whether its block is copied in its encoded form. */
+  /** The slot of each place that is ready. */
   int[] slot = new int[0];
 
+  /** Whether the block of each place that is ready is copied in its encoded form. */
   boolean[] isEncoded = new boolean[0];
 
   /** Each place's advertisement, while its block comes from another region. */
