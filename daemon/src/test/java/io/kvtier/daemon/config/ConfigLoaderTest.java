@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.config.KvtierdConfig.EventMedia;
 import io.kvtier.daemon.config.KvtierdConfig.EventsConfig;
+import io.kvtier.tiers.gpu.CopyOptions;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -49,6 +50,17 @@ class ConfigLoaderTest {
         Math.clamp(most, 1, 12), ConfigLoader.load(null, List.of()).copies().checksums().threads());
     assertEquals(
         3, ConfigLoader.load(null, List.of("copy.threads=3")).copies().checksums().threads());
+  }
+
+  @Test
+  void load_threadBlocks_ofCopiesAndOfEncoding() throws ConfigException {
+    CopyOptions copies =
+        ConfigLoader.load(null, List.of("gpu.thread_blocks=3", "gpu.encoding_thread_blocks=5"))
+            .copies()
+            .gpu()
+            .copies();
+    assertEquals(3, copies.stagingBlocks());
+    assertEquals(5, copies.encodingBlocks());
   }
 
   @ParameterizedTest

@@ -33,8 +33,8 @@ import org.junit.jupiter.params.provider.ValueSource;
  * bytes that other encoders make, and the device gets its bytes back.
  */
 final class EncodedCopyTest {
-  /** A batch has two blocks at most, and its table few entries. */
-  private static final CopyOptions SMALL = new CopyOptions(3, 20_480, 24, 4, 2, 3, 3, 8);
+  /** A batch has two blocks at most, and its table few entries. Copies have more thread blocks. */
+  private static final CopyOptions SMALL = new CopyOptions(3, 20_480, 24, 4, 1, 3, 3, 8);
 
   private static final int LAYERS = 3;
   private static final int TOKENS = 16;
