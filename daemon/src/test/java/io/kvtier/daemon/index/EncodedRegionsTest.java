@@ -110,26 +110,6 @@ final class EncodedRegionsTest {
     return block;
   }
 
-  private static byte[] encoded(byte[] block) {
-    byte[] encoded = new byte[(int) ENCODING.encodedBytes()];
-    assertTrue(
-        new GranuleCodec(ENCODING)
-            .encode(MemorySegment.ofArray(block), MemorySegment.ofArray(encoded)));
-    return encoded;
-  }
-
-  /** Where bytes are in the slabs. */
-  private static long find(IndexHarness harness, byte[] bytes) {
-    MemorySegment wanted = MemorySegment.ofArray(bytes);
-    MemorySegment slabs = harness.slabs();
-    for (long at = 0; at <= slabs.byteSize() - bytes.length; at += 16) {
-      if (slabs.asSlice(at, bytes.length).mismatch(wanted) == -1) {
-        return at;
-      }
-    }
-    return -1;
-  }
-
   /** A daemon with slabs for four raw blocks. */
   private IndexHarness harness(int slabs, FileGpu gpu) throws IOException {
     return new IndexHarness(
@@ -182,7 +162,9 @@ final class EncodedRegionsTest {
       int region = client.registerRegion(region());
       assertEquals(Status.OK, ask(client, Verb.OFFLOAD, region, 0, 7, 2));
       workUntilIdle(harness);
-      assertTrue(find(harness, encoded(read(2))) >= 0, "the slot has what other encoders make");
+      assertTrue(
+          harness.find(EncodedRanks.encoded(ENCODING, read(2))) >= 0,
+          "the slot has what other encoders make");
       assertEquals(1, harness.counters.get(Counter.PUT_ENCODED));
       assertEquals(ENCODING.encodedBytes(), harness.counters.get(Counter.PUT_ENCODED_BYTES));
       assertEquals(0, harness.counters.get(Counter.PUT_RAW));
@@ -207,7 +189,7 @@ final class EncodedRegionsTest {
       assertEquals(Status.OK, ask(client, Verb.OFFLOAD, region, 0, 7, 2));
       assertEquals(Status.OK, ask(client, Verb.OFFLOAD, region, 0, 8, 3));
       workUntilIdle(harness);
-      assertTrue(find(harness, read(2)) >= 0, "the slot has the raw block");
+      assertTrue(harness.find(read(2)) >= 0, "the slot has the raw block");
       assertEquals(1, harness.counters.get(Counter.PUT_RAW));
       assertEquals(1, harness.counters.get(Counter.PUT_ENCODED));
       assertEquals(2, slotsInUse(harness, client), "the encoded slot was given back");
@@ -284,7 +266,7 @@ final class EncodedRegionsTest {
       for (int i = 0; i < damages.length; i++) {
         assertEquals(Status.OK, ask(client, Verb.OFFLOAD, region, 0, 7, 2));
         workUntilIdle(harness);
-        long at = find(harness, encoded(read(2))) + damages[i];
+        long at = harness.find(EncodedRanks.encoded(ENCODING, read(2))) + damages[i];
         byte other = (byte) (harness.slabs().get(ValueLayout.JAVA_BYTE, at) ^ 0x55);
         harness.slabs().set(ValueLayout.JAVA_BYTE, at, other);
         assertEquals(Status.CORRUPT, ask(client, Verb.ONBOARD, region, 0, 7, 5));
@@ -368,7 +350,7 @@ final class EncodedRegionsTest {
     for (byte[] block : put.values()) {
       byte[] encoded = new byte[(int) ENCODING.encodedBytes()];
       if (codec.encode(MemorySegment.ofArray(block), MemorySegment.ofArray(encoded))) {
-        long slot = find(harness, encoded);
+        long slot = harness.find(encoded);
         if (slot >= 0 && at >= slot && at < slot + encoded.length) {
           return true;
         }

@@ -472,6 +472,17 @@ public final class IndexHarness implements AutoCloseable {
     return slabs;
   }
 
+  /** Where bytes are in the slabs, at a multiple of 16 bytes; -1 when they are not there. */
+  long find(byte[] bytes) {
+    MemorySegment wanted = MemorySegment.ofArray(bytes);
+    for (long at = 0; at <= slabs().byteSize() - bytes.length; at += 16) {
+      if (slabs().asSlice(at, bytes.length).mismatch(wanted) == -1) {
+        return at;
+      }
+    }
+    return -1;
+  }
+
   Directory directory() {
     return directory;
   }
