@@ -1,4 +1,4 @@
-/* The encoding `exact` of KV blocks: bf16 without loss in about 0.76 of the bytes. EncodedGranuleDescriptor.java has the layout.
+/* The encoding `exact` of KV blocks: bf16 without loss in about 0.76 of the bytes. ExactGranuleDescriptor.java has the layout.
  *
  * Three implementations with equal bytes, chosen once at load: AVX-512, AVX2, and plain C. */
 #ifndef KVTIER_EXACT_H

@@ -7,20 +7,24 @@ import org.jspecify.annotations.Nullable;
  * How the blocks of a namespace are encoded: a block is granules, and each is encoded to a fixed
  * place.
  *
+ * @param kind the encoding of a granule
  * @param granuleElements the elements of a granule
  * @param granules the granules of a block
  */
-public record BlockEncoding(int granuleElements, int granules) {
+public record BlockEncoding(EncodingKind kind, int granuleElements, int granules) {
   /** The property of a namespace that asks for an encoding. */
   public static final String PROPERTY = "encoding";
 
-  private static final int ELEMENT_BYTES = Short.BYTES;
   private static final String EXPECTED =
-      "expected 'exact bf16 GRANULE_BYTES', such as 'exact bf16 4096'";
+      "expected '"
+          + EncodingKind.ids()
+          + " bf16 GRANULE_BYTES', such as '"
+          + EncodingKind.EXACT.id()
+          + " bf16 4096'";
 
   /** An encoding of blocks. */
   public BlockEncoding {
-    if (!EncodedGranuleDescriptor.isPossible(granuleElements) || granules < 1) {
+    if (!GranuleShape.isPossible(granuleElements) || granules < 1) {
       throw new IllegalArgumentException(
           "a block of " + granules + " granules of " + granuleElements + " elements");
     }
@@ -46,9 +50,8 @@ public record BlockEncoding(int granuleElements, int granules) {
   public static BlockEncoding of(String value, long blockBytes) {
     String[] words = value.split(" ", -1);
     String stated = PROPERTY + " is '" + value + "'";
-    if (words.length != 3
-        || !words[0].equals(EncodedGranuleDescriptor.NAME)
-        || !words[2].matches("[0-9]{1,9}")) {
+    EncodingKind kind = EncodingKind.of(words[0]).orElse(null);
+    if (words.length != 3 || kind == null || !words[2].matches("[0-9]{1,9}")) {
       throw new IllegalArgumentException(stated + "; " + EXPECTED);
     }
     if (!words[1].equals("bf16")) {
@@ -56,18 +59,18 @@ public record BlockEncoding(int granuleElements, int granules) {
           stated + ": elements of type " + words[1] + " can't be encoded; " + EXPECTED);
     }
     int granuleBytes = Integer.parseInt(words[2]);
-    int elements = granuleBytes / ELEMENT_BYTES;
-    if (granuleBytes % ELEMENT_BYTES != 0 || !EncodedGranuleDescriptor.isPossible(elements)) {
+    int elements = granuleBytes / GranuleShape.ELEMENT_BYTES;
+    if (granuleBytes % GranuleShape.ELEMENT_BYTES != 0 || !GranuleShape.isPossible(elements)) {
       throw new IllegalArgumentException(
           stated
               + ": granules of "
               + granuleBytes
               + " bytes; expected a multiple of "
-              + ELEMENT_BYTES * EncodedGranuleDescriptor.ELEMENTS_MULTIPLE
+              + GranuleShape.ELEMENT_BYTES * GranuleShape.ELEMENTS_MULTIPLE
               + ", from "
-              + ELEMENT_BYTES * EncodedGranuleDescriptor.ELEMENTS_MIN
+              + GranuleShape.ELEMENT_BYTES * GranuleShape.ELEMENTS_MIN
               + " to "
-              + ELEMENT_BYTES * EncodedGranuleDescriptor.ELEMENTS_MAX);
+              + GranuleShape.ELEMENT_BYTES * GranuleShape.ELEMENTS_MAX);
     }
     if (blockBytes % granuleBytes != 0) {
       throw new IllegalArgumentException(
@@ -78,12 +81,17 @@ public record BlockEncoding(int granuleElements, int granules) {
               + granuleBytes
               + " bytes");
     }
-    return new BlockEncoding(elements, (int) (blockBytes / granuleBytes));
+    return new BlockEncoding(kind, elements, (int) (blockBytes / granuleBytes));
+  }
+
+  /** The encoding of some granules of a block, as if they were a block. */
+  public BlockEncoding ofGranules(int count) {
+    return new BlockEncoding(kind, granuleElements, count);
   }
 
   /** The bytes of an encoded granule. */
   public int encodedGranuleBytes() {
-    return EncodedGranuleDescriptor.bytes(granuleElements);
+    return kind.granuleBytes(granuleElements);
   }
 
   /** The bytes of an encoded block: fewer than those of a raw block. */
@@ -93,7 +101,7 @@ public record BlockEncoding(int granuleElements, int granules) {
 
   /** The bytes of a raw granule. */
   public int rawGranuleBytes() {
-    return granuleElements * ELEMENT_BYTES;
+    return granuleElements * GranuleShape.ELEMENT_BYTES;
   }
 
   /** The bytes of a raw block. */

@@ -1,6 +1,7 @@
 /**
- * Encoded blocks: the layout of the encoding {@code exact}, and a codec in plain Java. The C core
- * of the clients ({@code client-py/src/kvtier/_exact.c}) makes equal bytes, faster.
+ * Encoded blocks: the layouts of the encodings {@code exact} and {@code fp8}, and a codec in plain
+ * Java. The C core of the clients ({@code client-py/src/kvtier/_encoding.c}) makes equal bytes,
+ * faster.
  */
 @NullMarked
 package io.kvtier.layout.encoding;

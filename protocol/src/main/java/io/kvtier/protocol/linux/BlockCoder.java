@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.layout.encoding.GranuleCodec;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -55,7 +56,7 @@ public final class BlockCoder {
   public long encode(BlockEncoding encoding, MemorySegment raw, MemorySegment encoded) {
     MemorySegment from = raw.asSlice(0, encoding.rawBytes());
     MemorySegment to = encoded.asSlice(0, encoding.encodedBytes());
-    if (encode != null) {
+    if (encode != null && encoding.kind() == EncodingKind.EXACT) {
       return call(encode, encoding, from, to);
     }
     return new GranuleCodec(encoding).encode(from, to) ? checksum(to) : NONE;
@@ -73,7 +74,7 @@ public final class BlockCoder {
   public long decode(BlockEncoding encoding, MemorySegment encoded, MemorySegment raw) {
     MemorySegment from = encoded.asSlice(0, encoding.encodedBytes());
     MemorySegment to = raw.asSlice(0, encoding.rawBytes());
-    if (decode != null) {
+    if (decode != null && encoding.kind() == EncodingKind.EXACT) {
       return call(decode, encoding, from, to);
     }
     // The checksum is made of the bytes that are decoded.

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingKind;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -39,7 +40,8 @@ class BlockCoderTest {
   void nativeAndJava_equalBytesChecksumsAndRefusals() {
     for (int round = 0; round < 300; round++) {
       int elements = 128 * (4 + random.nextInt(20));
-      BlockEncoding encoding = new BlockEncoding(elements, 1 + random.nextInt(40));
+      BlockEncoding encoding =
+          new BlockEncoding(EncodingKind.EXACT, elements, 1 + random.nextInt(40));
       byte[] raw = block(encoding, 50 + random.nextInt(2000));
       byte[] first = new byte[(int) encoding.encodedBytes()];
       byte[] second = new byte[first.length];
@@ -71,7 +73,7 @@ class BlockCoderTest {
 
   @Test
   void memoryOutsideTheHeap_withoutAlignment_comesBack() {
-    BlockEncoding encoding = new BlockEncoding(2048, 100);
+    BlockEncoding encoding = new BlockEncoding(EncodingKind.EXACT, 2048, 100);
     byte[] raw = block(encoding, 1000);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment encoded = arena.allocate(encoding.encodedBytes() + 1).asSlice(1);
@@ -85,7 +87,7 @@ class BlockCoderTest {
 
   @Test
   void memoryThatIsTooShort_isRefused() {
-    BlockEncoding encoding = new BlockEncoding(2048, 2);
+    BlockEncoding encoding = new BlockEncoding(EncodingKind.EXACT, 2048, 2);
     MemorySegment raw = MemorySegment.ofArray(new byte[(int) encoding.rawBytes()]);
     MemorySegment encoded = MemorySegment.ofArray(new byte[(int) encoding.encodedBytes()]);
     BlockCoder coder = BlockCoder.OF_THIS_MACHINE;

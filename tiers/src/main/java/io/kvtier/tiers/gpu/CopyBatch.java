@@ -146,7 +146,7 @@ final class CopyBatch {
   }
 
   private static boolean isAlike(BlockEncoding one, BlockEncoding other) {
-    return one.granuleElements() == other.granuleElements();
+    return one.kind() == other.kind() && one.granuleElements() == other.granuleElements();
   }
 
   /**
@@ -458,6 +458,7 @@ final class CopyBatch {
             table.forms(),
             table.count(),
             pieceCount,
+            how.kind(),
             how.granuleElements(),
             flawsAddress);
     if (direction == CopyDirection.OFFLOAD) {

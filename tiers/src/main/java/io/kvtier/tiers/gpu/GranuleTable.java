@@ -1,5 +1,7 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.encoding.EncodingKind;
+
 /**
  * A {@link RunTable} whose entries are granules of encoded blocks, for the kernels that encode and
  * decode. On the device they are runs. On the other side they are encoded, and those of an entry
@@ -9,9 +11,16 @@ package io.kvtier.tiers.gpu;
  * @param forms how many forms it has
  * @param entries how many entries it has
  * @param granules the granules of the longest entry
+ * @param kind how the granules are encoded
  * @param elements the elements of a granule
  * @param flaws where the device sees a byte for each {@link RunTable#place}, which becomes 1 when a
  *     granule of that place does not fit, or is damaged
  */
 public record GranuleTable(
-    long address, int forms, int entries, int granules, int elements, long flaws) {}
+    long address,
+    int forms,
+    int entries,
+    int granules,
+    EncodingKind kind,
+    int elements,
+    long flaws) {}

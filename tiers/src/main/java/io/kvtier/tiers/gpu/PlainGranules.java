@@ -26,7 +26,7 @@ public final class PlainGranules {
     this.table = table;
     entries = memory.at(table.address(), RunTable.bytes(table.entries()));
     RunTable.requireForms(entries, table.forms(), table.entries());
-    encoding = new BlockEncoding(table.elements(), 1);
+    encoding = new BlockEncoding(table.kind(), table.elements(), 1);
     codec = new GranuleCodec(encoding);
     raw = MemorySegment.ofArray(new byte[encoding.rawGranuleBytes()]);
   }

@@ -27,7 +27,7 @@ public record EncodedGranules(BlockEncoding encoding, MemorySegment block, BitSe
       int to = granules.nextClearBit(from);
       long checksum =
           BlockCoder.OF_THIS_MACHINE.decode(
-              new BlockEncoding(encoding.granuleElements(), to - from),
+              encoding.ofGranules(to - from),
               block.asSlice((long) from * encodedBytes),
               raw.asSlice((long) from * rawBytes));
       if (checksum == BlockCoder.NONE) {

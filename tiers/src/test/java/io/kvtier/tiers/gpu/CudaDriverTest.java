@@ -4,7 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.kvtier.layout.encoding.EncodedGranuleDescriptor;
+import io.kvtier.layout.encoding.ExactGranuleDescriptor;
+import io.kvtier.layout.encoding.GranuleShape;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Linker;
@@ -84,12 +85,12 @@ final class CudaDriverTest {
     String source = Files.readString(SOURCES.resolve("exact_granules.cu"));
     for (String constant :
         List.of(
-            "kTileElements = " + EncodedGranuleDescriptor.TILE_ELEMENTS,
-            "kElementsMax = " + EncodedGranuleDescriptor.ELEMENTS_MAX,
-            "kCodeZero = " + EncodedGranuleDescriptor.CODE_ZERO,
-            "kCodeEscape = " + EncodedGranuleDescriptor.CODE_ESCAPE,
-            "kCountOffset = " + EncodedGranuleDescriptor.COUNT_OFFSET,
-            "kBasesOffset = " + EncodedGranuleDescriptor.BASES_OFFSET)) {
+            "kTileElements = " + GranuleShape.TILE_ELEMENTS,
+            "kElementsMax = " + GranuleShape.ELEMENTS_MAX,
+            "kCodeZero = " + ExactGranuleDescriptor.CODE_ZERO,
+            "kCodeEscape = " + ExactGranuleDescriptor.CODE_ESCAPE,
+            "kCountOffset = " + ExactGranuleDescriptor.COUNT_OFFSET,
+            "kBasesOffset = " + ExactGranuleDescriptor.BASES_OFFSET)) {
       assertTrue(source.contains("constexpr u32 " + constant + ";"), constant);
     }
   }

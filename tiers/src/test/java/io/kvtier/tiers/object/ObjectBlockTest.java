@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodec;
@@ -291,7 +292,7 @@ final class ObjectBlockTest {
 
   @Test
   void open_blockInItsOtherForm_isTooLarge() {
-    BlockEncoding encoding = new BlockEncoding(512, 1);
+    BlockEncoding encoding = new BlockEncoding(EncodingKind.EXACT, 512, 1);
     for (int length : new int[] {1024, 784}) {
       byte[] object = sealed(transfer(length), NONE);
       Transfer other = wanted(length == 784 ? 1024 : 784);

@@ -1,9 +1,9 @@
 package io.kvtier.layout.encoding;
 
 /**
- * The layout of a granule in the encoding {@code exact}. A granule is a run of bf16 elements of a
- * block in its canonical order: one head of one layer of K or V. An encoded block is its encoded
- * granules, one behind the other, without a header. Little-endian.
+ * The layout of a granule in the encoding {@code exact}, without loss. A granule is a run of bf16
+ * elements of a block in its canonical order: one head of one layer of K or V. An encoded block is
+ * its encoded granules, one behind the other, without a header. Little-endian.
  *
  * <p>A granule has n elements and t tiles of 512 elements; the last tile can be shorter.
  *
@@ -25,59 +25,26 @@ package io.kvtier.layout.encoding;
  * <p>A granule of 16 tokens with heads of 128 elements has 2048 elements. It takes 4096 bytes raw
  * and 3104 bytes encoded, with space for 23 escapes.
  */
-public final class EncodedGranuleDescriptor {
-  /**
-   * The name of the encoding, and its version: another layout has another name. Blocks of a name
-   * that the daemon does not know are dropped at its start.
-   */
-  public static final String NAME = "exact";
-
-  public static final int TILE_ELEMENTS = 512;
-
-  /** The elements of a granule: a multiple of this number, within the two bounds. */
-  public static final int ELEMENTS_MULTIPLE = 128;
-
-  public static final int ELEMENTS_MIN = 512;
-  public static final int ELEMENTS_MAX = 16384;
-
+public final class ExactGranuleDescriptor {
   /** How many exponents have a code of their own. */
   public static final int WINDOW = 14;
 
   public static final int CODE_ZERO = 14;
   public static final int CODE_ESCAPE = 15;
 
-  public static final int CHECKSUM_OFFSET = 0;
   public static final int COUNT_OFFSET = 4;
   public static final int BASES_OFFSET = 5;
 
-  private static final int HEADER_MULTIPLE = 16;
-
-  private EncodedGranuleDescriptor() {}
-
-  /** Whether a granule can have that many elements. */
-  public static boolean isPossible(int elements) {
-    return elements >= ELEMENTS_MIN
-        && elements <= ELEMENTS_MAX
-        && elements % ELEMENTS_MULTIPLE == 0;
-  }
-
-  public static int tiles(int elements) {
-    return (elements + TILE_ELEMENTS - 1) / TILE_ELEMENTS;
-  }
-
-  /** Where the codes begin. */
-  public static int codesOffset(int elements) {
-    return (elements / 64 + HEADER_MULTIPLE - 1) / HEADER_MULTIPLE * HEADER_MULTIPLE;
-  }
+  private ExactGranuleDescriptor() {}
 
   /** Where the signs and mantissas begin. */
   public static int signsOffset(int elements) {
-    return codesOffset(elements) + elements / 2;
+    return GranuleShape.codesOffset(elements) + elements / 2;
   }
 
   /** The most escapes of a granule. */
   public static int escapesMax(int elements) {
-    return codesOffset(elements) - BASES_OFFSET - tiles(elements);
+    return GranuleShape.codesOffset(elements) - BASES_OFFSET - GranuleShape.tiles(elements);
   }
 
   /** The bytes of an encoded granule. */

@@ -1,0 +1,41 @@
+package io.kvtier.layout.encoding;
+
+/**
+ * What the encoded granules of all kinds have in common: how many elements they have, the tiles of
+ * the elements, the checksum in front, and where the codes of the elements begin.
+ */
+public final class GranuleShape {
+  public static final int TILE_ELEMENTS = 512;
+
+  /** The elements of a granule: a multiple of this number, within the two bounds. */
+  public static final int ELEMENTS_MULTIPLE = 128;
+
+  public static final int ELEMENTS_MIN = 512;
+  public static final int ELEMENTS_MAX = 16384;
+
+  /** The bytes of a raw element. */
+  public static final int ELEMENT_BYTES = Short.BYTES;
+
+  /** Where the CRC32C is of the bytes that a decoder gives. */
+  public static final int CHECKSUM_OFFSET = 0;
+
+  private static final int HEADER_MULTIPLE = 16;
+
+  private GranuleShape() {}
+
+  /** Whether a granule can have that many elements. */
+  public static boolean isPossible(int elements) {
+    return elements >= ELEMENTS_MIN
+        && elements <= ELEMENTS_MAX
+        && elements % ELEMENTS_MULTIPLE == 0;
+  }
+
+  public static int tiles(int elements) {
+    return (elements + TILE_ELEMENTS - 1) / TILE_ELEMENTS;
+  }
+
+  /** Where the codes begin. */
+  public static int codesOffset(int elements) {
+    return (elements / 64 + HEADER_MULTIPLE - 1) / HEADER_MULTIPLE * HEADER_MULTIPLE;
+  }
+}
