@@ -3,9 +3,19 @@
 import ctypes
 import hashlib
 import pathlib
+import re
 import sys
 
 OPTIONS = [b"--gpu-architecture=compute_75", b"--std=c++17", b"--device-as-default-execution-space"]
+
+
+def sources_of(source: pathlib.Path) -> list[pathlib.Path]:
+    """A source and the headers that it includes, also by way of others, each once."""
+    found = [source]
+    for path in found:
+        headers = (path.with_name(name) for name in re.findall(r'^#include "(.+)"$', path.read_text(), re.MULTILINE))
+        found.extend(header for header in headers if header not in found)
+    return found
 
 
 def main(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -15,8 +25,7 @@ def main(source: pathlib.Path, target: pathlib.Path) -> None:
     # The compiler opens its built-in functions by name.
     ctypes.CDLL(str(next(folder.glob("libnvrtc-builtins.so.*"))), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(folder / "libnvrtc.so.12"))
-    code = source.read_bytes()
-    headers = sorted(source.parent.glob("*.cuh"))
+    sources = sources_of(source)
     program = ctypes.c_void_p()
 
     def check(result: int) -> None:
@@ -27,16 +36,15 @@ def main(source: pathlib.Path, target: pathlib.Path) -> None:
             nvrtc.nvrtcGetProgramLog(program, log)
             sys.exit(f"NVRTC error {result}\n{log.value.decode()}")
 
-    check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, source.name.encode(), 0, None, None))
+    check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None))
     options = [*OPTIONS, f"--include-path={source.parent}".encode()]
     check(nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)))
     size = ctypes.c_size_t()
     check(nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)))
     ptx = ctypes.create_string_buffer(size.value)
     check(nvrtc.nvrtcGetPTX(program, ptx))
-    digest = hashlib.sha256(code + b"".join(header.read_bytes() for header in headers)).hexdigest()
-    sources = ", ".join(path.name for path in (source, *headers))
-    first = f"// Made by scripts/build-kernel of {sources}, SHA-256 {digest}\n"
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    first = f"// Made by scripts/build-kernel of {', '.join(path.name for path in sources)}, SHA-256 {digest}\n"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(first + ptx.value.decode())
 

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.layout.encoding.GranuleCodec;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
@@ -35,14 +36,20 @@ abstract class EncodedRanks {
   static final int PLANES = 2;
   static final int HEAD_BYTES = 1024;
   static final int BLOCK_BYTES = LAYERS * PLANES * HEADS * HEAD_BYTES;
-  static final BlockEncoding ENCODING = BlockEncoding.of("exact bf16 " + HEAD_BYTES, BLOCK_BYTES);
-  static final String NAMESPACE =
-      "name=test\nform=LCHND:4x4:2x4x256\n" + BlockEncoding.PROPERTY + "=exact bf16 " + HEAD_BYTES;
+
+  final BlockEncoding encoding;
+  final String namespace;
 
   private Path folder = Path.of("");
   final Arena arena = Arena.ofShared();
   final Random random = new Random(1);
   private int files;
+
+  EncodedRanks(EncodingKind kind) {
+    String property = kind.id() + " bf16 " + HEAD_BYTES;
+    encoding = BlockEncoding.of(property, BLOCK_BYTES);
+    namespace = "name=test\nform=LCHND:4x4:2x4x256\n" + BlockEncoding.PROPERTY + "=" + property;
+  }
 
   @BeforeEach
   void makeFolder() throws IOException {
@@ -84,7 +91,7 @@ abstract class EncodedRanks {
         memory = channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
       }
       client = harness.open();
-      assertEquals(Status.OK, client.say(Verb.REGISTER, BLOCK_BYTES, NAMESPACE));
+      assertEquals(Status.OK, client.say(Verb.REGISTER, BLOCK_BYTES, namespace));
       region = client.registerRegion(text(file));
     }
 
@@ -206,32 +213,39 @@ abstract class EncodedRanks {
     return new FileGpu(folder, 0);
   }
 
-  /** A block as a model makes it. */
+  /** A block as a model makes it, of values that its encoding keeps. */
   byte[] values() {
     ByteBuffer block = ByteBuffer.allocate(BLOCK_BYTES).order(ByteOrder.LITTLE_ENDIAN);
     while (block.hasRemaining()) {
       block.putShort((short) (Float.floatToIntBits((float) random.nextGaussian()) >>> 16));
     }
-    return block.array();
+    byte[] kept = new byte[BLOCK_BYTES];
+    assertTrue(
+        new GranuleCodec(encoding)
+            .decode(MemorySegment.ofArray(encoded(block.array())), MemorySegment.ofArray(kept)));
+    return kept;
   }
 
   /** Makes a granule of a block one that does not fit. */
   byte[] spoil(byte[] block, int layer, int plane, int head) {
     byte[] noise = new byte[HEAD_BYTES];
     random.nextBytes(noise);
+    // Infinite, too.
+    noise[0] = (byte) 0x80;
+    noise[1] = 0x7f;
     int granule = (layer * PLANES + plane) * HEADS + head;
     System.arraycopy(noise, 0, block, granule * HEAD_BYTES, HEAD_BYTES);
     return block;
   }
 
-  static boolean fits(byte[] block) {
-    byte[] encoded = new byte[(int) ENCODING.encodedBytes()];
-    return new GranuleCodec(ENCODING)
+  boolean fits(byte[] block) {
+    byte[] encoded = new byte[(int) encoding.encodedBytes()];
+    return new GranuleCodec(encoding)
         .encode(MemorySegment.ofArray(block), MemorySegment.ofArray(encoded));
   }
 
-  static byte[] encoded(byte[] block) {
-    return encoded(ENCODING, block);
+  byte[] encoded(byte[] block) {
+    return encoded(encoding, block);
   }
 
   /** The encoded form of a block that fits. */

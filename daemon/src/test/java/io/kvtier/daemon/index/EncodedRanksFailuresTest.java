@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.gpu.FileGpu;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
@@ -20,6 +21,10 @@ import org.junit.jupiter.api.Test;
 
 /** Encoded parts of blocks when ranks die, slots are in use, and bytes are damaged or deleted. */
 final class EncodedRanksFailuresTest extends EncodedRanks {
+  EncodedRanksFailuresTest() {
+    super(EncodingKind.EXACT);
+  }
+
   @Test
   void rankThatDies_inTheMiddle_leavesNothing() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(3, gpu())) {
@@ -189,7 +194,7 @@ final class EncodedRanksFailuresTest extends EncodedRanks {
     try (IndexHarness harness = harness(3, gpu())) {
       List<Rank> writers = engine(harness, 1, 2);
       byte[] block = values();
-      byte[] part = granuleOf(encoded(block), 1, ENCODING.encodedGranuleBytes());
+      byte[] part = granuleOf(encoded(block), 1, encoding.encodedGranuleBytes());
       spoil(block, 2, 1, 3);
       writers.forEach(rank -> rank.write(2, block));
       assertEquals(Status.OK, writers.getFirst().put(7, 2));

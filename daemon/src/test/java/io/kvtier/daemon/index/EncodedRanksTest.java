@@ -13,6 +13,7 @@ import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.node.IndexSessions;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Records;
@@ -27,9 +28,17 @@ import java.util.Collections;
 import java.util.List;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Blocks of which the GPUs of several ranks encode their parts, and ranks of any number decode. */
+@ParameterizedClass
+@EnumSource(EncodingKind.class)
 final class EncodedRanksTest extends EncodedRanks {
+  EncodedRanksTest(EncodingKind kind) {
+    super(kind);
+  }
+
   @Test
   void blockOfAnyRanks_isEncodedAsAWholeOne_andIsReadByAnyRanks()
       throws IOException, ProtocolViolation {
@@ -193,7 +202,7 @@ final class EncodedRanksTest extends EncodedRanks {
       keys.set(ValueLayout.JAVA_LONG, 0, 7);
       Namespaces.Fingerprint name =
           Namespaces.fingerprintOf(
-              BLOCK_BYTES + "\n" + NAMESPACE.lines().sorted().collect(Collectors.joining("\n")));
+              BLOCK_BYTES + "\n" + namespace.lines().sorted().collect(Collectors.joining("\n")));
       assertTrue(
           sessions.call(
               node,

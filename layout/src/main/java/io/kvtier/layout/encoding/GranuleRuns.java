@@ -41,12 +41,6 @@ public final class GranuleRuns {
    */
   public static @Nullable String problem(
       KvLayout layout, long[] tensorAddresses, BlockEncoding encoding) {
-    if (encoding.kind() != EncodingKind.EXACT) {
-      return "GPUs don't encode blocks in "
-          + encoding.kind().id()
-          + ": register tensors in host memory without a region, or a namespace with another "
-          + BlockEncoding.PROPERTY;
-    }
     Runs runs = new Runs();
     IndexRange heads = IndexRange.all(layout.heads());
     // The blocks of a region are cut alike, and are equally far apart: in a page, and the pages.

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.encoding.EncodingKind;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
@@ -33,8 +34,8 @@ final class CudaGpu implements Gpu {
   private final CUdevice cudaDevice;
   private final CudaHandles.Context context;
   private final CudaHandles.Function copyRuns = new CudaHandles.Function();
-  private final CudaHandles.Function encodeGranules = new CudaHandles.Function();
-  private final CudaHandles.Function decodeGranules = new CudaHandles.Function();
+  private final GranuleKernels exact = new GranuleKernels();
+  private final GranuleKernels fp8 = new GranuleKernels();
   private final int[] priorities = new int[2];
   private final CudaPieces pieces;
 
@@ -42,6 +43,12 @@ final class CudaGpu implements Gpu {
   private final Map<Long, CudaHandles.Stream> streams = new HashMap<>();
   private final Map<Long, CudaHandles.Memory> allocations = new HashMap<>();
   private final Map<DeviceMemory, Opened> mappings = new HashMap<>();
+
+  /** The kernels of an encoding. */
+  private static final class GranuleKernels {
+    private final CudaHandles.Function encode = new CudaHandles.Function();
+    private final CudaHandles.Function decode = new CudaHandles.Function();
+  }
 
   /** A mapping, and how often it was opened. */
   private static final class Opened {
@@ -87,11 +94,19 @@ final class CudaGpu implements Gpu {
     check(JCudaDriver.cuCtxGetStreamPriorityRange(lowest, highest), "cuCtxGetStreamPriorityRange");
     priorities[LOWEST_PRIORITY] = lowest[0];
     priorities[HIGHEST_PRIORITY] = highest[0];
-    CUmodule copies = load("copy_runs.ptx");
-    find(copyRuns, copies, "kvtier_copy_runs");
-    CUmodule granules = load("exact_granules.ptx");
-    find(encodeGranules, granules, "kvtier_encode_granules");
-    find(decodeGranules, granules, "kvtier_decode_granules");
+    find(copyRuns, load("copy_runs.ptx"), "kvtier_copy_runs");
+    for (EncodingKind kind : EncodingKind.values()) {
+      CUmodule granules = load(kind.id() + "_granules.ptx");
+      find(kernels(kind).encode, granules, "kvtier_encode_granules");
+      find(kernels(kind).decode, granules, "kvtier_decode_granules");
+    }
+  }
+
+  private GranuleKernels kernels(EncodingKind kind) {
+    return switch (kind) {
+      case EXACT -> exact;
+      case FP8 -> fp8;
+    };
   }
 
   private CUmodule load(String resource) {
@@ -395,12 +410,12 @@ final class CudaGpu implements Gpu {
 
   @Override
   public void encode(GpuStream stream, GranuleTable table, int threadBlocks) {
-    launch(encodeGranules, stream, table, threadBlocks);
+    launch(kernels(table.kind()).encode, stream, table, threadBlocks);
   }
 
   @Override
   public void decode(GpuStream stream, GranuleTable table, int threadBlocks) {
-    launch(decodeGranules, stream, table, threadBlocks);
+    launch(kernels(table.kind()).decode, stream, table, threadBlocks);
   }
 
   private void launch(

@@ -5,7 +5,7 @@ import io.kvtier.layout.encoding.EncodingKind;
 /**
  * A {@link RunTable} whose entries are granules of encoded blocks, for the kernels that encode and
  * decode. On the device they are runs. On the other side they are encoded, and those of an entry
- * lie side by side, from the address of the entry on. {@code exact_granules.cu} has the kernels.
+ * lie side by side, from the address of the entry on. {@code granules.cuh} has the kernels.
  *
  * @param address where the device sees the table, which must stay as it is until the kernel is done
  * @param forms how many forms it has

@@ -1,10 +1,12 @@
 package io.kvtier.tiers.gpu;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.layout.encoding.ExactGranuleDescriptor;
+import io.kvtier.layout.encoding.Fp8GranuleDescriptor;
 import io.kvtier.layout.encoding.GranuleShape;
 import java.io.IOException;
 import java.io.InputStream;
@@ -16,6 +18,8 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -24,6 +28,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 final class CudaDriverTest {
   private static final Path SOURCES = Path.of("src/main/cuda");
   private static final Path TABLE = SOURCES.resolve("run_table.cuh");
+  private static final Pattern MADE =
+      Pattern.compile("// Made by scripts/build-kernel of (.+), SHA-256 ([0-9a-f]+)\n");
 
   @Test
   void probe_anyMachine_givesADriverOrAReason() {
@@ -48,18 +54,26 @@ final class CudaDriverTest {
   @CsvSource({
     "copy_runs, kvtier_copy_runs",
     "exact_granules, kvtier_encode_granules",
-    "exact_granules, kvtier_decode_granules"
+    "exact_granules, kvtier_decode_granules",
+    "fp8_granules, kvtier_encode_granules",
+    "fp8_granules, kvtier_decode_granules"
   })
   void kernel_inTheTree_isMadeOfItsSources(String name, String function)
       throws IOException, NoSuchAlgorithmException {
-    MessageDigest digest = MessageDigest.getInstance("SHA-256");
-    digest.update(Files.readAllBytes(SOURCES.resolve(name + ".cu")));
-    digest.update(Files.readAllBytes(TABLE));
-    String hash = HexFormat.of().formatHex(digest.digest());
     try (InputStream ptx = CudaGpu.class.getResourceAsStream(name + ".ptx")) {
       assertTrue(ptx != null, "the kernel is missing: run scripts/build-kernel");
       String text = new String(ptx.readAllBytes(), StandardCharsets.US_ASCII);
-      assertTrue(text.contains("SHA-256 " + hash), "the kernel is stale: run scripts/build-kernel");
+      Matcher made = MADE.matcher(text);
+      assertTrue(made.lookingAt(), text.substring(0, 200));
+      List<String> sources = List.of(made.group(1).split(", ", -1));
+      assertEquals(name + ".cu", sources.getFirst());
+      assertTrue(sources.contains(TABLE.getFileName().toString()), made.group(1));
+      MessageDigest digest = MessageDigest.getInstance("SHA-256");
+      for (String source : sources) {
+        digest.update(Files.readAllBytes(SOURCES.resolve(source)));
+      }
+      String hash = HexFormat.of().formatHex(digest.digest());
+      assertEquals(hash, made.group(2), "the kernel is stale: run scripts/build-kernel");
       assertTrue(text.contains(".entry " + function));
     }
   }
@@ -81,16 +95,29 @@ final class CudaDriverTest {
   }
 
   @Test
-  void kernelsOfGranules_andTheirLayout_agree() throws IOException {
-    String source = Files.readString(SOURCES.resolve("exact_granules.cu"));
-    for (String constant :
-        List.of(
-            "kTileElements = " + GranuleShape.TILE_ELEMENTS,
-            "kElementsMax = " + GranuleShape.ELEMENTS_MAX,
-            "kCodeZero = " + ExactGranuleDescriptor.CODE_ZERO,
-            "kCodeEscape = " + ExactGranuleDescriptor.CODE_ESCAPE,
-            "kCountOffset = " + ExactGranuleDescriptor.COUNT_OFFSET,
-            "kBasesOffset = " + ExactGranuleDescriptor.BASES_OFFSET)) {
+  void kernelsOfGranules_andTheirLayouts_agree() throws IOException {
+    assertConstants(
+        "granules.cuh",
+        "kTileElements = " + GranuleShape.TILE_ELEMENTS,
+        "kElementsMax = " + GranuleShape.ELEMENTS_MAX);
+    assertConstants(
+        "exact_granules.cu",
+        "kCodeZero = " + ExactGranuleDescriptor.CODE_ZERO,
+        "kCodeEscape = " + ExactGranuleDescriptor.CODE_ESCAPE,
+        "kCountOffset = " + ExactGranuleDescriptor.COUNT_OFFSET,
+        "kBasesOffset = " + ExactGranuleDescriptor.BASES_OFFSET);
+    assertConstants(
+        "fp8_granules.cu",
+        "kErrorsOffset = " + Fp8GranuleDescriptor.ERRORS_OFFSET,
+        "kBaseMin = " + Fp8GranuleDescriptor.BASE_MIN,
+        "kBaseMax = " + Fp8GranuleDescriptor.BASE_MAX,
+        "kMantissaMax = 0x" + Integer.toHexString(Fp8GranuleDescriptor.MANTISSA_MAX),
+        "kErrorMax = 0x" + Integer.toHexString(Fp8GranuleDescriptor.ERROR_ONE - 1));
+  }
+
+  private static void assertConstants(String name, String... constants) throws IOException {
+    String source = Files.readString(SOURCES.resolve(name));
+    for (String constant : constants) {
       assertTrue(source.contains("constexpr u32 " + constant + ";"), constant);
     }
   }

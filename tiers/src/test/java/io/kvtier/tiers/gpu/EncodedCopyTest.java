@@ -12,6 +12,7 @@ import io.kvtier.layout.KvPart;
 import io.kvtier.layout.Runs;
 import io.kvtier.layout.TensorShape;
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.layout.encoding.GranuleCodec;
 import io.kvtier.layout.encoding.GranuleRuns;
 import io.kvtier.protocol.Status;
@@ -23,6 +24,7 @@ import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -30,8 +32,10 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Blocks that are encoded on their way to the host, and decoded on their way back: the host has the
- * bytes that other encoders make, and the device gets its bytes back.
+ * bytes that other encoders make, and the device gets those that other decoders make.
  */
+@ParameterizedClass
+@EnumSource(EncodingKind.class)
 final class EncodedCopyTest {
   /** A batch has two blocks at most, and its table few entries. Copies have more thread blocks. */
   private static final CopyOptions SMALL = new CopyOptions(3, 20_480, 24, 4, 1, 3, 3, 8);
@@ -41,13 +45,21 @@ final class EncodedCopyTest {
   private static final int DIM = 32;
   private static final int BLOCKS = 6;
   private static final int COPIED = 4;
-  private static final String PROPERTY = "exact bf16 1024";
 
+  private final EncodingKind kind;
   private final Arena arena = Arena.ofShared();
+
+  EncodedCopyTest(EncodingKind kind) {
+    this.kind = kind;
+  }
 
   @AfterEach
   void closeArena() {
     arena.close();
+  }
+
+  private static BlockEncoding encoding(EncodingKind kind, KvLayout layout) {
+    return BlockEncoding.of(kind.id() + " bf16 1024", layout.blockBytes());
   }
 
   private static KvLayout layout(boolean isHeadFirst, int heads, int of, int first, String order) {
@@ -73,9 +85,13 @@ final class EncodedCopyTest {
     final Random random;
 
     Engine(KvLayout layout, long seed) {
+      this(kind, layout, seed);
+    }
+
+    Engine(EncodingKind kind, KvLayout layout, long seed) {
       this.layout = layout;
       random = new Random(seed);
-      encoding = BlockEncoding.of(PROPERTY, layout.blockBytes());
+      encoding = encoding(kind, layout);
       for (int i = 0; i < layout.tensorCount(); i++) {
         MemorySegment tensor = arena.allocate(layout.partOfTensor(i).shape().spanBytes(), 256);
         for (long at = 0; at < tensor.byteSize(); at += Short.BYTES) {
@@ -151,6 +167,13 @@ final class EncodedCopyTest {
       assertTrue(new GranuleCodec(encoding).encode(block, encoded));
       return encoded;
     }
+
+    /** What a block's bytes are when it was stored: other ones if its encoding is lossy. */
+    MemorySegment stored(int number) {
+      MemorySegment stored = arena.allocate(layout.blockBytes(), 16);
+      assertTrue(new GranuleCodec(encoding).decode(encoded(block(number)), stored));
+      return stored;
+    }
   }
 
   private static void copy(FakeGpu gpu, CopyDirection direction, List<Copy> copies) {
@@ -182,7 +205,7 @@ final class EncodedCopyTest {
     "true, CLHND",
     "false, CLHND"
   })
-  void blocks_thereAndBack_areTheSameBits(boolean isHeadFirst, String order) {
+  void blocks_thereAndBack_areWhatTheirEncodingKeeps(boolean isHeadFirst, String order) {
     for (long seed = 0; seed < 20; seed++) {
       String what = "seed " + seed;
       FakeGpu gpu = new FakeGpu(seed);
@@ -206,7 +229,7 @@ final class EncodedCopyTest {
               to.copy(targets, new IndexRange(1, 3), slots),
               to.copy(targets, new IndexRange(0, 1), slots)));
       for (int i = 0; i < COPIED; i++) {
-        assertSame(from.block(blocks[i]), to.block(targets[i]), what);
+        assertSame(from.stored(blocks[i]), to.block(targets[i]), what);
       }
       assertSame(others.get(0), to.block(3), what);
       assertSame(others.get(1), to.block(5), what);
@@ -252,7 +275,7 @@ final class EncodedCopyTest {
         sum.set(ValueLayout.JAVA_BYTE, at, both);
       }
     }
-    assertSame(from.block(2), sum, "the heads of both ranks");
+    assertSame(from.stored(2), sum, "the heads of both ranks");
     gpu.close();
   }
 
@@ -262,13 +285,14 @@ final class EncodedCopyTest {
       FakeGpu gpu = new FakeGpu(seed);
       Engine engine = new Engine(layout(false, 4, 4, 0, "LCHND"), seed);
       int unfit = engine.random.nextInt(COPIED);
-      // The elements of one head have exponents of any size.
+      // The elements of one head have exponents of any size, and one is infinite.
       Runs runs = new Runs();
       engine.addRuns(unfit, new IndexRange(1, 2), 0, runs);
       long at = runs.deviceAddress(0);
       for (int token = 0; token < TOKENS; token++) {
         FakeGpu.fill(FakeGpu.at(at + token * 4L * DIM * 2, DIM * 2), engine.random);
       }
+      FakeGpu.at(at, Short.BYTES).set(ValueLayout.JAVA_SHORT, 0, (short) 0x7f80);
       int[] blocks = {0, 1, 2, 3};
       List<MemorySegment> slots = engine.slots(COPIED);
       Copy copy = engine.copy(blocks, IndexRange.all(LAYERS), slots);
@@ -304,7 +328,7 @@ final class EncodedCopyTest {
       for (int i = 0; i < 3; i++) {
         assertSame(others.get(i), to.block(i), what);
         if ((damaged & 1L << i) == 0) {
-          assertSame(engine.block(i), to.block(3 + i), what);
+          assertSame(engine.stored(i), to.block(3 + i), what);
         }
       }
       gpu.close();
@@ -358,13 +382,42 @@ final class EncodedCopyTest {
   }
 
   @Test
+  void copiesOfEveryKind_inOneLane_areAllEncodedAsTheyShallBe() {
+    FakeGpu gpu = new FakeGpu(4);
+    CopyEngine lane =
+        new CopyEngine(gpu, CopyDirection.OFFLOAD, SMALL, StrategyTable.only(CopyStrategy.PLAIN));
+    List<Engine> engines = new ArrayList<>();
+    List<MemorySegment> slots = new ArrayList<>();
+    for (EncodingKind each : EncodingKind.values()) {
+      Engine engine = new Engine(each, layout(false, 2, 2, 0, "LCHND"), 4);
+      engines.add(engine);
+      slots.addAll(engine.slots(1));
+      assertTrue(
+          lane.submit(
+              engine.copy(
+                  new int[] {0},
+                  IndexRange.all(LAYERS),
+                  slots.subList(slots.size() - 1, slots.size()))));
+    }
+    while (lane.inFlight() > 0) {
+      int ignored = lane.poll(_ -> {});
+    }
+    lane.close();
+    for (int i = 0; i < slots.size(); i++) {
+      Engine engine = engines.get(i);
+      assertSame(engine.encoded(engine.block(0)), slots.get(i), engine.encoding.toString());
+    }
+    gpu.close();
+  }
+
+  @Test
   void submit_granuleLargerThanASlot_isRefused() {
     FakeGpu gpu = new FakeGpu(1);
     CopyOptions tiny = new CopyOptions(2, 4096, 24, 4, 2, 3, 3, 8);
     CopyEngine engine =
         new CopyEngine(gpu, CopyDirection.OFFLOAD, tiny, StrategyTable.only(CopyStrategy.PLAIN));
     Copy copy = new Copy();
-    copy.encoding = BlockEncoding.of("exact bf16 8192", 8192);
+    copy.encoding = BlockEncoding.of(kind.id() + " bf16 16384", 16384);
     assertThrows(IllegalArgumentException.class, () -> engine.submit(copy));
     engine.close();
     gpu.close();
@@ -372,8 +425,7 @@ final class EncodedCopyTest {
 
   @Test
   void problem_layoutsThatCantBeEncoded_saysWhy() {
-    BlockEncoding encoding =
-        BlockEncoding.of(PROPERTY, layout(false, 4, 4, 0, "LCND").blockBytes());
+    BlockEncoding encoding = encoding(kind, layout(false, 4, 4, 0, "LCND"));
     // A rank has a quarter of each token's heads, and a granule all heads of four tokens.
     String order =
         String.valueOf(GranuleRuns.problem(layout(false, 1, 4, 1, "LCND"), new long[3], encoding));
@@ -385,10 +437,7 @@ final class EncodedCopyTest {
     TensorShape odd = TensorShape.contiguous("CBNHD", List.of(2L, 2L, 16L, 64L, 8L), 2);
     KvLayout narrow =
         new KvLayout(1, 2, 16, BlockOrder.LCHND, List.of(new KvPart("kv", odd, 64, 0)));
-    String runs =
-        String.valueOf(
-            GranuleRuns.problem(
-                narrow, new long[1], BlockEncoding.of(PROPERTY, narrow.blockBytes())));
+    String runs = String.valueOf(GranuleRuns.problem(narrow, new long[1], encoding(kind, narrow)));
     assertTrue(runs.contains("runs of 16 bytes"), runs);
   }
 }
