@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PARTS = ("module", "session", "guard", "calls", "request", "ring", "results", "slab", "copy", "message", "tensors", "granules", "crc32c", "exact")
+PARTS = ("module", "session", "guard", "calls", "request", "ring", "results", "slab", "copy", "message", "tensors", "granules", "crc32c", "encoding", "exact", "fp8")
 SOURCES = Path("src/kvtier")
 
 setup(
@@ -12,7 +12,7 @@ setup(
         Extension(
             "kvtier._core",
             sources=[str(SOURCES / f"_{part}.c") for part in PARTS],
-            depends=[str(SOURCES / f"_{header}.h") for header in ("core", "crc32c", "exact", "protocol", "tensors")],
+            depends=[str(SOURCES / f"_{header}.h") for header in ("core", "crc32c", "encoding", "granule", "protocol", "tensors")],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             extra_compile_args=["-std=gnu11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"],
             py_limited_api=True,

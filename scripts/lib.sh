@@ -134,7 +134,7 @@ java_build_is_fresh() {
     [ -d "$KVTIER_ROOT/$module/target/lib" ] || return 1
   done
   # A file that was removed shows as a newer folder.
-  newer=$(cd "$KVTIER_ROOT" && find pom.xml .mvn config ./*/pom.xml ./*/src/main client-py/src/kvtier/_crc32c.* client-py/src/kvtier/_exact.* -newer "$stamp" -print 2>/dev/null | head -n 1)
+  newer=$(cd "$KVTIER_ROOT" && find pom.xml .mvn config ./*/pom.xml ./*/src/main client-py/src/kvtier/_{crc32c,encoding,exact,fp8,granule}.* -newer "$stamp" -print 2>/dev/null | head -n 1)
   [ -z "$newer" ]
 }
 

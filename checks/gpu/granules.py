@@ -79,7 +79,7 @@ class Case:
 
     def __init__(self, kernels: Kernels, elements: int, apart: bool, seed: int) -> None:
         self.kernels, self.elements, self.apart = kernels, elements, apart
-        self.raw_bytes, self.encoded_bytes = 2 * elements, _core.exact_granule_bytes(elements)
+        self.raw_bytes, self.encoded_bytes = 2 * elements, _core.granule_bytes("exact", elements)
         self.count = ENTRIES * GRANULES_EACH
         self.generator = np.random.default_rng(seed)
         self.chance = random.Random(seed)
@@ -119,7 +119,7 @@ class Case:
         fits = []
         for granule in range(self.count):
             to = bytearray(self.encoded_bytes)
-            fits.append(_core.exact_encode(to, self.raw[granule].tobytes(), self.elements)[0] == 1)
+            fits.append(_core.encode("exact", to, self.raw[granule].tobytes(), self.elements)[0] == 1)
             expected[granule] = np.frombuffer(to, dtype=np.uint8)
         device = torch.from_numpy(memory).cuda()
         encoded = torch.full((self.count * self.encoded_bytes + 64,), UNTOUCHED, dtype=torch.uint8, device="cuda")
@@ -149,7 +149,7 @@ class Case:
         sound = []
         for granule in range(self.count):
             to = bytearray(self.raw_bytes)
-            sound.append(_core.exact_decode(to, damaged[granule].tobytes(), self.elements)[0] == 1)
+            sound.append(_core.decode("exact", to, damaged[granule].tobytes(), self.elements)[0] == 1)
             expected[granule] = np.frombuffer(to, dtype=np.uint8)
         device = torch.from_numpy(memory).cuda()
         source = torch.from_numpy(damaged).cuda()

@@ -129,8 +129,8 @@ def test_leasesOfBlocksThatAreRead_oneByOne_areDecodedThen(client: Client, monke
     blocks = [kv_block(some[0], BLOCK_BYTES), os.urandom(BLOCK_BYTES), kv_block(some[2], BLOCK_BYTES)]
     assert namespace.put(some, blocks) == [Status.OK] * 3
     decoded: list[int] = []
-    decode = _core.exact_decode
-    monkeypatch.setattr(_core, "exact_decode", lambda *arguments: decoded.append(1) or decode(*arguments))
+    decode = _core.decode
+    monkeypatch.setattr(_core, "decode", lambda *arguments: decoded.append(1) or decode(*arguments))
     with namespace._lease(some) as leases:
         assert leases.check() == [Status.OK] * 3 and leases.run == 3
         assert not decoded
@@ -268,7 +268,7 @@ def test_bytesThatAreDamagedInMemory_areAMiss(daemon: Daemon, client: Client) ->
 
 def kv_encoded(one: bytes) -> bytes:
     to = bytearray(ENCODED_BYTES)
-    assert _core.exact_encode(to, kv_block(one, BLOCK_BYTES), 2048)[0] == BLOCK_BYTES // 4096
+    assert _core.encode("exact", to, kv_block(one, BLOCK_BYTES), 2048)[0] == BLOCK_BYTES // 4096
     return bytes(to)
 
 

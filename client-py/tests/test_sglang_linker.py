@@ -424,8 +424,8 @@ def test_exact_pagesTakeFewerBytes_andComeBackAlsoFromTheDaemonsMemory(
     engine = make(extra, page_tokens=64)
     assert engine.found(keys) == [4] and engine.load(keys)
     decoded: list[int] = []
-    decode = _core.exact_decode
-    monkeypatch.setattr(_core, "exact_decode", lambda *arguments: decoded.append(1) or decode(*arguments))
+    decode = _core.decode
+    monkeypatch.setattr(_core, "decode", lambda *arguments: decoded.append(1) or decode(*arguments))
     assert engine.announce(keys) == [True]
     assert not decoded, "what is leased is decoded when it is needed"
     fresh_daemon.kill()

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "_crc32c.h"
-#include "_exact.h"
+#include "_encoding.h"
 #include "_tensors.h"
 
 typedef struct {
@@ -19,7 +19,8 @@ typedef struct {
 
 /* How blocks of a namespace are encoded. */
 typedef struct {
-  size_t elements; /* of a granule; 0: they are not */
+  EncodingKind kind; /* ENCODING_NONE: they are not */
+  size_t elements;   /* of a granule */
   size_t granules;
   uint64_t block_bytes; /* of an encoded block */
 } Encoding;
@@ -169,14 +170,16 @@ PyObject *core_check_memory(PyObject *module, PyObject *arguments) {
   return PyLong_FromSsize_t(-1);
 }
 
-static int encoding_prepare(Encoding *encoding, uint64_t block_bytes, Py_ssize_t elements) {
-  size_t bytes = elements > 0 ? kvtier_exact_granule_bytes((size_t)elements) : 0;
-  if (elements == 0) {
+/* kind: its name; empty: blocks are not encoded */
+static int encoding_prepare(Encoding *encoding, uint64_t block_bytes, const char *kind, Py_ssize_t elements) {
+  if (kind[0] == 0) {
     return 0;
   }
+  encoding->kind = kvtier_encoding_kind(kind);
+  size_t bytes = elements > 0 ? kvtier_granule_bytes(encoding->kind, (size_t)elements) : 0;
   if (bytes == 0 || block_bytes % (2 * (uint64_t)elements) != 0) {
-    PyErr_Format(invalid_argument, "no block of %llu bytes has granules of %zd elements", (unsigned long long)block_bytes,
-        elements);
+    PyErr_Format(invalid_argument, "no block of %llu bytes has granules of %zd elements in the encoding '%s'",
+        (unsigned long long)block_bytes, elements, kind);
     return -1;
   }
   encoding->elements = (size_t)elements;
@@ -187,10 +190,10 @@ static int encoding_prepare(Encoding *encoding, uint64_t block_bytes, Py_ssize_t
 
 /* Checks each granted block against its slab and pairs it with the caller's memory. */
 static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize_t first, PyObject *memory,
-    uint64_t block_bytes, Py_ssize_t elements, int into_slab) {
+    uint64_t block_bytes, const char *kind, Py_ssize_t elements, int into_slab) {
   char *results;
   memset(batch, 0, sizeof *batch);
-  if (encoding_prepare(&batch->encoding, block_bytes, elements) < 0) {
+  if (encoding_prepare(&batch->encoding, block_bytes, kind, elements) < 0) {
     return -1;
   }
   if (results_of(body, KVTIER_COMPLETION_LONG_RESULT_BYTES, &results, &batch->count) < 0) {
@@ -209,7 +212,7 @@ static int batch_prepare(Batch *batch, PyObject *slabs, PyObject *body, Py_ssize
   }
   batch->copies = calloc((size_t)batch->count + 1, sizeof *batch->copies);
   batch->buffers = calloc((size_t)batch->count + 1, sizeof *batch->buffers);
-  int has_raw = batch->tensors != NULL && elements != 0;
+  int has_raw = batch->tensors != NULL && batch->encoding.kind != ENCODING_NONE;
   batch->raw = has_raw ? malloc((size_t)block_bytes) : NULL;
   if (batch->copies == NULL || batch->buffers == NULL || (has_raw && batch->raw == NULL)) {
     PyErr_NoMemory();
@@ -283,9 +286,9 @@ static int decode_block(const Batch *batch, Py_ssize_t index, int verify) {
   const Encoding *encoding = &batch->encoding;
   uint8_t *to = batch->tensors == NULL ? copy->destination : batch->raw;
   uint32_t crc = 0;
-  if (kvtier_exact_decode(verify ? &crc : NULL, to, copy->source, encoding->granules, encoding->elements)
-          != encoding->granules
-      || (verify && crc != copy->crc32c)) {
+  size_t decoded = kvtier_decode(
+      encoding->kind, verify ? &crc : NULL, to, copy->source, encoding->granules, encoding->elements);
+  if (decoded != encoding->granules || (verify && crc != copy->crc32c)) {
     return 0;
   }
   return batch->tensors == NULL || tensors_from_slot(batch->tensors, batch->first + index, to, NULL);
@@ -300,11 +303,12 @@ static int encode_block(Batch *batch, Py_ssize_t index) {
     tensors_into_slot(batch->tensors, batch->first + index, batch->raw);
     from = batch->raw;
   }
-  return kvtier_exact_encode(&copy->crc32c, copy->destination, from, encoding->granules, encoding->elements)
-      == encoding->granules;
+  size_t encoded = kvtier_encode(
+      encoding->kind, &copy->crc32c, copy->destination, from, encoding->granules, encoding->elements);
+  return encoded == encoding->granules;
 }
 
-/* gather(session, slabs, body, first, into, block_bytes, lease_end_ns, verify_all[, elements of an encoded granule]) ->
+/* gather(session, slabs, body, first, into, block_bytes, lease_end_ns, verify_all[, encoding, elements of a granule]) ->
  * statuses */
 PyObject *core_gather(PyObject *module, PyObject *arguments) {
   (void)module;
@@ -316,14 +320,15 @@ PyObject *core_gather(PyObject *module, PyObject *arguments) {
   unsigned long long block_bytes;
   long long lease_end_ns;
   int verify_all;
+  const char *kind = "";
   Py_ssize_t elements = 0;
-  if (!PyArg_ParseTuple(arguments, "O!O!O!nOKLp|n", session_type, &session, &PyDict_Type, &slabs, &PyBytes_Type, &body,
-          &first, &into, &block_bytes, &lease_end_ns, &verify_all, &elements)) {
+  if (!PyArg_ParseTuple(arguments, "O!O!O!nOKLp|sn", session_type, &session, &PyDict_Type, &slabs, &PyBytes_Type, &body,
+          &first, &into, &block_bytes, &lease_end_ns, &verify_all, &kind, &elements)) {
     return NULL;
   }
   Batch batch;
   PyObject *list = NULL;
-  if (batch_prepare(&batch, slabs, body, first, into, block_bytes, elements, 0) == 0) {
+  if (batch_prepare(&batch, slabs, body, first, into, block_bytes, kind, elements, 0) == 0) {
     Py_BEGIN_ALLOW_THREADS;
     for (Py_ssize_t i = 0; i < batch.count; i++) {
       Copy *copy = &batch.copies[i];
@@ -433,7 +438,7 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
   return written;
 }
 
-/* scatter(slabs, body, first, source, block_bytes[, session to announce the commit in or None[, elements of an encoded granule]])
+/* scatter(slabs, body, first, source, block_bytes[, session to announce the commit in or None[, encoding, elements of a granule]])
  * -> (statuses, id and CRC32C of each block that was written) */
 PyObject *core_scatter(PyObject *module, PyObject *arguments) {
   (void)module;
@@ -443,9 +448,10 @@ PyObject *core_scatter(PyObject *module, PyObject *arguments) {
   Py_ssize_t first;
   PyObject *announced = Py_None;
   unsigned long long block_bytes;
+  const char *kind = "";
   Py_ssize_t elements = 0;
-  if (!PyArg_ParseTuple(arguments, "O!O!nOK|On", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
-          &block_bytes, &announced, &elements)) {
+  if (!PyArg_ParseTuple(arguments, "O!O!nOK|Osn", &PyDict_Type, &slabs, &PyBytes_Type, &body, &first, &source,
+          &block_bytes, &announced, &kind, &elements)) {
     return NULL;
   }
   if (announced != Py_None && Py_TYPE(announced) != session_type) {
@@ -454,7 +460,7 @@ PyObject *core_scatter(PyObject *module, PyObject *arguments) {
   }
   Batch batch;
   PyObject *answer = NULL;
-  if (batch_prepare(&batch, slabs, body, first, source, block_bytes, elements, 1) == 0) {
+  if (batch_prepare(&batch, slabs, body, first, source, block_bytes, kind, elements, 1) == 0) {
     size_t written;
     Py_BEGIN_ALLOW_THREADS;
     written = copy_in(&batch, block_bytes, announced == Py_None ? NULL : (Session *)announced);

@@ -281,10 +281,10 @@ PyObject *core_joined_crc32c(PyObject *module, PyObject *arguments);
 
 /* ---- _granules.c ---- */
 
-PyObject *core_exact_choose(PyObject *module, PyObject *name);
-PyObject *core_exact_granule_bytes(PyObject *module, PyObject *elements);
-PyObject *core_exact_encode(PyObject *module, PyObject *arguments);
-PyObject *core_exact_decode(PyObject *module, PyObject *arguments);
+PyObject *core_encoding_choose(PyObject *module, PyObject *name);
+PyObject *core_granule_bytes(PyObject *module, PyObject *arguments);
+PyObject *core_encode(PyObject *module, PyObject *arguments);
+PyObject *core_decode(PyObject *module, PyObject *arguments);
 
 /* ---- _copy.c ---- */
 

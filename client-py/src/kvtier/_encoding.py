@@ -9,13 +9,18 @@ PROPERTY = "encoding"
 
 _BYTES_PER_ELEMENT = 2
 _GRANULE_BYTES_MIN = 1024
-_EXPECTED = "expected 'exact bf16 GRANULE_BYTES', such as 'exact bf16 4096'"
+_EXPECTED = "expected 'exact or fp8 bf16 GRANULE_BYTES', such as 'exact bf16 4096'"
+
+KINDS = ("exact", "fp8")
+"""the encodings: without loss, and with loss"""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The encoding ``exact``: a block is granules, one behind the other, and each is encoded to a fixed place."""
+    """How blocks are encoded: a block is granules, one behind the other, and each is encoded to a fixed place."""
 
+    kind: str
+    """``exact`` or ``fp8``"""
     granule_elements: int
     granules: int
     """of a block"""
@@ -23,21 +28,22 @@ class Encoding:
     @property
     def encoded_bytes(self) -> int:
         """The bytes of an encoded block."""
-        return self.granules * _core.exact_granule_bytes(self.granule_elements)
+        return self.granules * _core.granule_bytes(self.kind, self.granule_elements)
 
 
-def exact_of(element: str, head_bytes: int) -> str:
+def property_of(kind: str, element: str, head_bytes: int) -> str:
     """The property's value for blocks in which each head has its tokens side by side; empty: their granules would have a wrong size.
 
     Args:
+        kind: one of `KINDS`.
         element: the type of the elements, such as ``bf16``.
         head_bytes: the raw bytes of one head of one layer of K or V of a block's tokens. A head that is larger than a granule can be is
             cut into equal granules.
     """
     for count in range(1, head_bytes // _GRANULE_BYTES_MIN + 1):
         granule_bytes, rest = divmod(head_bytes, count)
-        if not rest and granule_bytes % _BYTES_PER_ELEMENT == 0 and _core.exact_granule_bytes(granule_bytes // _BYTES_PER_ELEMENT):
-            return f"exact {element} {granule_bytes}"
+        if not rest and granule_bytes % _BYTES_PER_ELEMENT == 0 and _core.granule_bytes(kind, granule_bytes // _BYTES_PER_ELEMENT):
+            return f"{kind} {element} {granule_bytes}"
     return ""
 
 
@@ -45,19 +51,19 @@ def encoding_of(value: str, block_bytes: int) -> Encoding:
     """The encoding that a namespace's property asks for.
 
     Args:
-        value: ``exact``, the type of the elements, and the raw bytes of a granule: one head of one layer of K or V of a block's tokens.
+        value: the kind of encoding, the type of the elements, and the raw bytes of a granule: one head of one layer of K or V of a block's tokens.
         block_bytes: the raw bytes of a block.
 
     Raises:
         InvalidArgument: there is no such encoding, or a block of this size can't have it.
     """
     words = value.split(" ")
-    if len(words) != 3 or words[0] != "exact" or not (words[2].isascii() and words[2].isdigit()):
+    if len(words) != 3 or words[0] not in KINDS or not (words[2].isascii() and words[2].isdigit()):
         raise InvalidArgument(f"{PROPERTY} is {value!r}; {_EXPECTED}")
     if words[1] != "bf16":
         raise InvalidArgument(f"{PROPERTY} is {value!r}: elements of type {words[1]} can't be encoded; {_EXPECTED}")
     granule_bytes = int(words[2])
-    if granule_bytes % _BYTES_PER_ELEMENT or not _core.exact_granule_bytes(granule_bytes // _BYTES_PER_ELEMENT):
+    if granule_bytes % _BYTES_PER_ELEMENT or not _core.granule_bytes(words[0], granule_bytes // _BYTES_PER_ELEMENT):
         raise InvalidArgument(
             f"{PROPERTY} is {value!r}: granules of {granule_bytes} bytes; expected a multiple of 256, from 1024 to 32768"
         )
@@ -65,4 +71,4 @@ def encoding_of(value: str, block_bytes: int) -> Encoding:
         raise InvalidArgument(
             f"{PROPERTY} is {value!r}: a block of {block_bytes} bytes is not a whole number of granules of {granule_bytes} bytes"
         )
-    return Encoding(granule_bytes // _BYTES_PER_ELEMENT, block_bytes // granule_bytes)
+    return Encoding(words[0], granule_bytes // _BYTES_PER_ELEMENT, block_bytes // granule_bytes)

@@ -1,25 +1,18 @@
-#include "_exact.h"
-
+/* The encoding `exact`: ExactGranuleDescriptor.java has the layout. */
 #include <string.h>
 
 #include "_crc32c.h"
-
-/* A granule's layout, and the largest granule's. */
-typedef struct {
-  size_t elements;
-  size_t tiles;
-  size_t header_bytes;
-  size_t escapes_max;
-} Shape;
+#include "_granule.h"
 
 enum {
-  HEADER_BYTES_MAX = EXACT_ELEMENTS_MAX / 64,
-  RAW_BYTES_MAX = 2 * EXACT_ELEMENTS_MAX,
-  ENCODED_BYTES_MAX = HEADER_BYTES_MAX + EXACT_ELEMENTS_MAX / 2 + EXACT_ELEMENTS_MAX,
-  LINE_BYTES = 64,
+  EXACT_WINDOW = 14,    /* exponents below a tile's largest, that one included, that have a code of their own */
+  EXACT_CODE_ZERO = 14, /* zero or subnormal */
+  EXACT_CODE_ESCAPE = 15,
+  EXACT_COUNT_OFFSET = 4,
+  EXACT_BASES_OFFSET = 5,
 };
 
-_Static_assert(HEADER_BYTES_MAX - EXACT_BASES_OFFSET - EXACT_ELEMENTS_MAX / EXACT_TILE_ELEMENTS <= UINT8_MAX,
+_Static_assert(HEADER_BYTES_MAX - EXACT_BASES_OFFSET - ELEMENTS_MAX / TILE_ELEMENTS <= UINT8_MAX,
     "a byte counts the escapes");
 
 /* Escapes of a granule: those that were read, or written, so far. */
@@ -40,24 +33,8 @@ typedef int (*decode_function)(
 static encode_function encode_tile;
 static decode_function decode_tile;
 
-static int shape_of(size_t elements, Shape *shape) {
-  if (elements < EXACT_ELEMENTS_MIN || elements > EXACT_ELEMENTS_MAX || elements % EXACT_ELEMENTS_MULTIPLE != 0) {
-    return 0;
-  }
-  shape->elements = elements;
-  shape->tiles = (elements + EXACT_TILE_ELEMENTS - 1) / EXACT_TILE_ELEMENTS;
-  shape->header_bytes = (elements / 64 + EXACT_HEADER_MULTIPLE - 1) / EXACT_HEADER_MULTIPLE * EXACT_HEADER_MULTIPLE;
-  shape->escapes_max = shape->header_bytes - EXACT_BASES_OFFSET - shape->tiles;
-  return 1;
-}
-
-static size_t granule_bytes(const Shape *shape) {
-  return shape->header_bytes + shape->elements / 2 + shape->elements;
-}
-
-size_t kvtier_exact_granule_bytes(size_t elements) {
-  Shape shape;
-  return shape_of(elements, &shape) ? granule_bytes(&shape) : 0;
+static size_t escapes_max(const GranuleShape *shape) {
+  return shape->header_bytes - EXACT_BASES_OFFSET - shape->tiles;
 }
 
 /* ---- plain C, which the compiler makes vectors of where it can ---- */
@@ -66,14 +43,9 @@ static inline unsigned exponent_of(uint16_t element) { return element >> 7 & 0xf
 
 static int encode_plain(
     uint8_t *codes, uint8_t *signs, uint8_t *base, Escapes *escapes, const uint16_t *from, size_t elements) {
-  uint16_t most = 0;
-  for (size_t i = 0; i < elements; i++) {
-    uint16_t magnitude = from[i] & 0x7fff;
-    most = magnitude > most ? magnitude : most;
-  }
-  unsigned largest = most >> 7;
-  uint8_t wide[EXACT_TILE_ELEMENTS];
-  uint8_t exponents[EXACT_TILE_ELEMENTS];
+  unsigned largest = most_plain(from, elements) >> 7;
+  uint8_t wide[TILE_ELEMENTS];
+  uint8_t exponents[TILE_ELEMENTS];
   unsigned escaped = 0;
   for (size_t i = 0; i < elements; i++) {
     uint16_t element = from[i];
@@ -104,7 +76,7 @@ static int encode_plain(
 
 static int decode_plain(
     uint16_t *to, Escapes *escapes, const uint8_t *codes, const uint8_t *signs, uint8_t base, size_t elements) {
-  uint8_t wide[EXACT_TILE_ELEMENTS];
+  uint8_t wide[TILE_ELEMENTS];
   for (size_t i = 0; i < elements / 2; i++) {
     uint8_t pair = codes[i];
     wide[2 * i] = pair & 15;
@@ -152,29 +124,8 @@ static inline int place_escapes(Escapes *escapes, uint32_t mask, uint16_t *eleme
 }
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-/* Elements of a step. */
-enum { STEP = 32 };
 
 /* ---- AVX2 ---- */
-
-#define AVX2_TARGET __attribute__((target("avx2")))
-
-AVX2_TARGET static uint8_t base_avx2(const uint16_t *from, size_t elements) {
-  const __m256i magnitude = _mm256_set1_epi16(0x7fff);
-  __m256i a = _mm256_setzero_si256();
-  __m256i b = a;
-  for (size_t i = 0; i < elements; i += STEP) {
-    a = _mm256_max_epu16(a, _mm256_and_si256(magnitude, _mm256_loadu_si256((const __m256i *)(from + i))));
-    b = _mm256_max_epu16(b, _mm256_and_si256(magnitude, _mm256_loadu_si256((const __m256i *)(from + i + 16))));
-  }
-  a = _mm256_max_epu16(a, b);
-  __m128i most = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-  /* The instruction finds the least: of the complements, the largest. */
-  unsigned least = (unsigned)_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi16(-1))), 0);
-  return (uint8_t)((~least & 0x7fff) >> 7);
-}
 
 /* The low bytes of two vectors of 16 elements, in order. */
 AVX2_TARGET static inline __m256i bytes_of(__m256i a, __m256i b) {
@@ -183,7 +134,7 @@ AVX2_TARGET static inline __m256i bytes_of(__m256i a, __m256i b) {
 
 AVX2_TARGET static int encode_avx2(
     uint8_t *codes, uint8_t *signs, uint8_t *base, Escapes *escapes, const uint16_t *from, size_t elements) {
-  *base = base_avx2(from, elements);
+  *base = (uint8_t)(most_avx2(from, elements) >> 7);
   const __m256i low = _mm256_set1_epi16(0xff);
   const __m256i mantissa = _mm256_set1_epi16(0x7f);
   const __m256i sign = _mm256_set1_epi16(0x80);
@@ -255,26 +206,9 @@ AVX2_TARGET static int decode_avx2(
 
 /* ---- AVX-512 ---- */
 
-#define AVX512_TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
-
-AVX512_TARGET static uint8_t base_avx512(const uint16_t *from, size_t elements) {
-  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-  __m512i a = _mm512_setzero_si512();
-  __m512i b = a;
-  for (size_t i = 0; i < elements; i += 2 * STEP) {
-    a = _mm512_max_epu16(a, _mm512_and_si512(magnitude, _mm512_loadu_si512(from + i)));
-    b = _mm512_max_epu16(b, _mm512_and_si512(magnitude, _mm512_loadu_si512(from + i + STEP)));
-  }
-  a = _mm512_max_epu16(a, b);
-  __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
-  __m128i most = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-  unsigned least = (unsigned)_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi16(-1))), 0);
-  return (uint8_t)((~least & 0x7fff) >> 7);
-}
-
 AVX512_TARGET static int encode_avx512(
     uint8_t *codes, uint8_t *signs, uint8_t *base, Escapes *escapes, const uint16_t *from, size_t elements) {
-  *base = base_avx512(from, elements);
+  *base = (uint8_t)(most_avx512(from, elements) >> 7);
   const __m512i byte = _mm512_set1_epi16(0xff);
   const __m512i largest = _mm512_set1_epi16(*base);
   const __m512i window = _mm512_set1_epi16(EXACT_WINDOW);
@@ -331,87 +265,30 @@ AVX512_TARGET static int decode_avx512(
   return 1;
 }
 
-static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
-
-static int has_avx512(void) {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-}
-
-/* Stores past the caches; `to` has an alignment of 16, `bytes` are a multiple of it. */
-static void stream(uint8_t *to, const uint8_t *from, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 16) {
-    _mm_stream_si128((__m128i *)(to + at), _mm_loadu_si128((const __m128i *)(from + at)));
-  }
-}
-
-#else
-
-static int has_avx2(void) { return 0; }
-static int has_avx512(void) { return 0; }
-static encode_function const encode_avx2 = NULL;
-static decode_function const decode_avx2 = NULL;
-static encode_function const encode_avx512 = NULL;
-static decode_function const decode_avx512 = NULL;
-static void stream(uint8_t *to, const uint8_t *from, size_t bytes) { memcpy(to, from, bytes); }
-
 #endif
 
-int kvtier_exact_choose(const char *name) {
-  if (strcmp(name, "avx512") == 0 && has_avx512()) {
-    encode_tile = encode_avx512;
-    decode_tile = decode_avx512;
-  } else if (strcmp(name, "avx2") == 0 && has_avx2()) {
-    encode_tile = encode_avx2;
-    decode_tile = decode_avx2;
-  } else if (strcmp(name, "plain") == 0) {
-    encode_tile = encode_plain;
-    decode_tile = decode_plain;
-  } else {
-    return 0;
-  }
-  return 1;
-}
-
-const char *kvtier_exact_initialise(void) {
+static void choose(Level level) {
+  encode_tile = encode_plain;
+  decode_tile = decode_plain;
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-#endif
-  const char *const names[] = {"avx512", "avx2", "plain"};
-  int i = 0;
-  while (!kvtier_exact_choose(names[i])) {
-    i++;
+  if (level != LEVEL_PLAIN) {
+    encode_tile = level == LEVEL_AVX512 ? encode_avx512 : encode_avx2;
+    decode_tile = level == LEVEL_AVX512 ? decode_avx512 : decode_avx2;
   }
-  return names[i];
+#else
+  (void)level;
+#endif
 }
 
 /* ---- granules ---- */
 
-/* A granule's tile. */
-typedef struct {
-  size_t begin;
-  size_t elements;
-} Tile;
+static size_t body_bytes(size_t elements) { return elements / 2 + elements; }
 
-static inline Tile tile_of(const Shape *shape, size_t index) {
-  size_t begin = index * EXACT_TILE_ELEMENTS;
-  size_t left = shape->elements - begin;
-  return (Tile){begin, left < EXACT_TILE_ELEMENTS ? left : EXACT_TILE_ELEMENTS};
-}
-
-/* Processors do not fetch ahead over the end of a page, where the next granule often begins: a part of it is fetched beside each
- * tile of the granule before. */
-static inline void prefetch(const uint8_t *next, size_t bytes, const Shape *shape, size_t tile) {
-  for (size_t at = bytes * tile / shape->tiles; next != NULL && at < bytes * (tile + 1) / shape->tiles; at += LINE_BYTES) {
-    __builtin_prefetch(next + at, 0, 3);
-  }
-}
-
-/* `next`: the granule behind this one, or NULL. */
-static int encode_granule(uint8_t *to, const uint8_t *from, const uint8_t *next, const Shape *shape) {
+static int encode(uint8_t *to, const uint8_t *from, const uint8_t *next, const GranuleShape *shape) {
   uint8_t *codes = to + shape->header_bytes;
   uint8_t *signs = codes + shape->elements / 2;
   memset(to, 0, shape->header_bytes);
-  Escapes escapes = {to + EXACT_BASES_OFFSET + shape->tiles, 0, shape->escapes_max};
+  Escapes escapes = {to + EXACT_BASES_OFFSET + shape->tiles, 0, escapes_max(shape)};
   for (size_t i = 0; i < shape->tiles; i++) {
     Tile tile = tile_of(shape, i);
     prefetch(next, 2 * shape->elements, shape, i);
@@ -421,97 +298,27 @@ static int encode_granule(uint8_t *to, const uint8_t *from, const uint8_t *next,
     }
   }
   uint32_t checksum = kvtier_crc32c(0, from, 2 * shape->elements);
-  memcpy(to + EXACT_CHECKSUM_OFFSET, &checksum, sizeof checksum);
+  memcpy(to + CHECKSUM_OFFSET, &checksum, sizeof checksum);
   to[EXACT_COUNT_OFFSET] = (uint8_t)escapes.count;
   return 1;
 }
 
-/* `checksum`: what the decoded bytes must have. */
-static int decode_granule(
-    uint8_t *to, uint32_t *checksum, const uint8_t *from, const uint8_t *next, const Shape *shape) {
-  /* Others may write to the slot: what is checked is what is used. */
-  uint8_t header[HEADER_BYTES_MAX];
-  memcpy(header, from, shape->header_bytes);
+static int decode(uint8_t *to, uint8_t *header, const uint8_t *from, const uint8_t *next, const GranuleShape *shape) {
   const uint8_t *codes = from + shape->header_bytes;
   const uint8_t *signs = codes + shape->elements / 2;
   Escapes escapes = {header + EXACT_BASES_OFFSET + shape->tiles, 0, header[EXACT_COUNT_OFFSET]};
-  if (escapes.max > shape->escapes_max) {
+  if (escapes.max > escapes_max(shape)) {
     return 0;
   }
   for (size_t i = 0; i < shape->tiles; i++) {
     Tile tile = tile_of(shape, i);
-    prefetch(next, granule_bytes(shape), shape, i);
+    prefetch(next, shape->bytes, shape, i);
     if (!decode_tile((uint16_t *)(void *)(to + 2 * tile.begin), &escapes, codes + tile.begin / 2, signs + tile.begin,
             header[EXACT_BASES_OFFSET + i], tile.elements)) {
       return 0;
     }
   }
-  memcpy(checksum, header + EXACT_CHECKSUM_OFFSET, sizeof *checksum);
   return escapes.count == escapes.max;
 }
 
-/* From here up the results go past the caches. */
-enum { STREAM_BYTES_MIN = 128 * 1024 };
-
-size_t kvtier_exact_encode(uint32_t *crc, void *to, const void *from, size_t granules, size_t elements) {
-  Shape shape;
-  if (!shape_of(elements, &shape)) {
-    return 0;
-  }
-  /* The checksum is of what is stored. */
-  _Alignas(LINE_BYTES) uint8_t bounce[ENCODED_BYTES_MAX];
-  size_t raw_bytes = 2 * elements;
-  size_t bytes = granule_bytes(&shape);
-  int streamed = granules * bytes >= STREAM_BYTES_MIN && (uintptr_t)to % 16 == 0;
-  size_t encoded = 0;
-  for (; encoded < granules; encoded++) {
-    const uint8_t *granule = (const uint8_t *)from + encoded * raw_bytes;
-    uint8_t *target = (uint8_t *)to + encoded * bytes;
-    if (!encode_granule(bounce, granule, encoded + 1 < granules ? granule + raw_bytes : NULL, &shape)) {
-      break;
-    }
-    *crc = kvtier_crc32c(*crc, bounce, bytes);
-    if (streamed) {
-      stream(target, bounce, bytes);
-    } else {
-      memcpy(target, bounce, bytes);
-    }
-  }
-  kvtier_stream_end();
-  return encoded;
-}
-
-size_t kvtier_exact_decode(uint32_t *crc, void *to, const void *from, size_t granules, size_t elements) {
-  Shape shape;
-  if (!shape_of(elements, &shape)) {
-    return 0;
-  }
-  _Alignas(LINE_BYTES) uint8_t copy[ENCODED_BYTES_MAX];
-  _Alignas(LINE_BYTES) uint8_t bounce[RAW_BYTES_MAX];
-  size_t raw_bytes = 2 * elements;
-  size_t bytes = granule_bytes(&shape);
-  int streamed = granules * raw_bytes >= STREAM_BYTES_MIN && (uintptr_t)to % LINE_BYTES == 0;
-  size_t decoded = 0;
-  for (; decoded < granules; decoded++) {
-    const uint8_t *granule = (const uint8_t *)from + decoded * bytes;
-    const uint8_t *next = decoded + 1 < granules ? granule + bytes : NULL;
-    uint8_t *target = (uint8_t *)to + decoded * raw_bytes;
-    uint32_t checksum;
-    if (crc != NULL) {
-      memcpy(copy, granule, bytes);
-      *crc = kvtier_crc32c(*crc, copy, bytes);
-      granule = copy;
-    }
-    if (!decode_granule(bounce, &checksum, granule, next, &shape)) {
-      break;
-    }
-    if (!streamed) {
-      memcpy(target, bounce, raw_bytes);
-    }
-    if ((streamed ? kvtier_stream_crc32c(0, target, bounce, raw_bytes) : kvtier_crc32c(0, bounce, raw_bytes)) != checksum) {
-      break;
-    }
-  }
-  kvtier_stream_end();
-  return decoded;
-}
+const GranuleCoder kvtier_exact = {"exact", choose, body_bytes, encode, decode};

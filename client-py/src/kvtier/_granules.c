@@ -1,29 +1,31 @@
 /* Encoded granules, for Python. */
 #include "_core.h"
 
-#include "_exact.h"
+#include "_encoding.h"
 
 /* From here up other threads may run meanwhile. */
 enum { LONG_BYTES = 4096 };
 
-PyObject *core_exact_choose(PyObject *module, PyObject *name) {
+PyObject *core_encoding_choose(PyObject *module, PyObject *name) {
   (void)module;
   const char *chosen = PyUnicode_AsUTF8AndSize(name, NULL);
-  return chosen == NULL ? NULL : PyBool_FromLong(kvtier_exact_choose(chosen));
+  return chosen == NULL ? NULL : PyBool_FromLong(kvtier_encoding_choose(chosen));
 }
 
-PyObject *core_exact_granule_bytes(PyObject *module, PyObject *elements) {
+/* granule_bytes(kind, elements) -> bytes */
+PyObject *core_granule_bytes(PyObject *module, PyObject *arguments) {
   (void)module;
-  long number = PyLong_AsLong(elements);
-  if (number == -1 && PyErr_Occurred()) {
+  const char *kind;
+  Py_ssize_t elements;
+  if (!PyArg_ParseTuple(arguments, "sn", &kind, &elements)) {
     return NULL;
   }
-  return PyLong_FromSize_t(number < 0 ? 0 : kvtier_exact_granule_bytes((size_t)number));
+  return PyLong_FromSize_t(elements < 0 ? 0 : kvtier_granule_bytes(kvtier_encoding_kind(kind), (size_t)elements));
 }
 
 /* The granules that both buffers have; 0: they do not have the same. */
-static size_t granules_of(const Py_buffer *raw, const Py_buffer *encoded, Py_ssize_t elements) {
-  size_t bytes = elements > 0 ? kvtier_exact_granule_bytes((size_t)elements) : 0;
+static size_t granules_of(EncodingKind kind, const Py_buffer *raw, const Py_buffer *encoded, Py_ssize_t elements) {
+  size_t bytes = elements > 0 ? kvtier_granule_bytes(kind, (size_t)elements) : 0;
   if (bytes == 0 || (size_t)encoded->len % bytes != 0 || (size_t)raw->len != (size_t)encoded->len / bytes * 2 * (size_t)elements) {
     PyErr_Format(invalid_argument, "%zd bytes and %zd encoded bytes are not granules of %zd elements", raw->len, encoded->len,
         elements);
@@ -32,25 +34,27 @@ static size_t granules_of(const Py_buffer *raw, const Py_buffer *encoded, Py_ssi
   return (size_t)encoded->len / bytes;
 }
 
-typedef size_t transcoder(uint32_t *crc, void *to, const void *from, size_t granules, size_t elements);
+typedef size_t transcoder(EncodingKind kind, uint32_t *crc, void *to, const void *from, size_t granules, size_t elements);
 
-/* transcode(to, from, elements) -> (how many granules were encoded or decoded, CRC32C of the encoded ones) */
+/* transcode(kind, to, from, elements) -> (how many granules were encoded or decoded, CRC32C of the encoded ones) */
 static PyObject *transcode(PyObject *arguments, transcoder *all, int encodes) {
+  const char *name;
   Py_buffer to;
   Py_buffer from;
   Py_ssize_t elements;
-  if (!PyArg_ParseTuple(arguments, "w*y*n", &to, &from, &elements)) {
+  if (!PyArg_ParseTuple(arguments, "sw*y*n", &name, &to, &from, &elements)) {
     return NULL;
   }
+  EncodingKind kind = kvtier_encoding_kind(name);
   const Py_buffer *raw = encodes ? &from : &to;
-  size_t granules = granules_of(raw, encodes ? &to : &from, elements);
+  size_t granules = granules_of(kind, raw, encodes ? &to : &from, elements);
   uint32_t crc = 0;
   size_t done = 0;
   if (raw->len < LONG_BYTES) {
-    done = all(&crc, to.buf, from.buf, granules, (size_t)elements);
+    done = all(kind, &crc, to.buf, from.buf, granules, (size_t)elements);
   } else {
     Py_BEGIN_ALLOW_THREADS;
-    done = all(&crc, to.buf, from.buf, granules, (size_t)elements);
+    done = all(kind, &crc, to.buf, from.buf, granules, (size_t)elements);
     Py_END_ALLOW_THREADS;
   }
   PyBuffer_Release(&from);
@@ -58,12 +62,12 @@ static PyObject *transcode(PyObject *arguments, transcoder *all, int encodes) {
   return PyErr_Occurred() ? NULL : Py_BuildValue("(nI)", (Py_ssize_t)done, crc);
 }
 
-PyObject *core_exact_encode(PyObject *module, PyObject *arguments) {
+PyObject *core_encode(PyObject *module, PyObject *arguments) {
   (void)module;
-  return transcode(arguments, kvtier_exact_encode, 1);
+  return transcode(arguments, kvtier_encode, 1);
 }
 
-PyObject *core_exact_decode(PyObject *module, PyObject *arguments) {
+PyObject *core_decode(PyObject *module, PyObject *arguments) {
   (void)module;
-  return transcode(arguments, kvtier_exact_decode, 0);
+  return transcode(arguments, kvtier_decode, 0);
 }

@@ -2,7 +2,7 @@
 #include "_core.h"
 
 #include "_crc32c.h"
-#include "_exact.h"
+#include "_encoding.h"
 #include "_tensors.h"
 
 PyObject *session_error;
@@ -13,7 +13,7 @@ PyTypeObject *session_type;
 PyTypeObject *slab_type;
 PyTypeObject *tensors_type;
 static const char *crc32c_name;
-static const char *exact_name;
+static const char *encoding_name;
 
 static PyObject *core_monotonic_ns(PyObject *module, PyObject *ignored) {
   (void)module;
@@ -54,12 +54,12 @@ static PyMethodDef functions[] = {
         "A head, a copy of a buffer, and a tail that is followed by the CRC32C of the copy; and that CRC32C. An empty tail: "
         "neither tail nor CRC32C follow."},
     {"crc32c_choose", core_crc32c_choose, METH_O, "Chooses an implementation of CRC32C by name; False: not here."},
-    {"exact_choose", core_exact_choose, METH_O, "Chooses an implementation of the encoding by name; False: not here."},
-    {"exact_granule_bytes", core_exact_granule_bytes, METH_O,
-        "The bytes of an encoded granule of so many elements; 0: no granule has them."},
-    {"exact_encode", core_exact_encode, METH_VARARGS,
+    {"encoding_choose", core_encoding_choose, METH_O, "Chooses an implementation of the encodings by name; False: not here."},
+    {"granule_bytes", core_granule_bytes, METH_VARARGS,
+        "The bytes of a granule of so many elements in an encoding; 0: there is no such encoding, or no granule has them."},
+    {"encode", core_encode, METH_VARARGS,
         "Encodes granules of so many elements; how many fitted, from the first, and the CRC32C of their encoded bytes."},
-    {"exact_decode", core_exact_decode, METH_VARARGS,
+    {"decode", core_decode, METH_VARARGS,
         "Decodes granules; how many were sound, from the first, and the CRC32C of the encoded bytes up to there."},
     {"short_statuses", core_short_statuses, METH_O, "The statuses of short results."},
     {"short_tiers", core_short_tiers, METH_O, "The tiers of short results."},
@@ -93,7 +93,7 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__core(void) {
   crc32c_name = kvtier_crc32c_initialise();
-  exact_name = kvtier_exact_initialise();
+  encoding_name = kvtier_encoding_initialise();
   PyObject *errors = PyImport_ImportModule("kvtier._errors");
   if (errors == NULL) {
     return NULL;
@@ -121,7 +121,7 @@ PyMODINIT_FUNC PyInit__core(void) {
       || PyModule_AddObjectRef(module, "Slab", (PyObject *)slab_type) < 0
       || PyModule_AddObjectRef(module, "Tensors", (PyObject *)tensors_type) < 0
       || PyModule_AddStringConstant(module, "CRC32C", crc32c_name) < 0
-      || PyModule_AddStringConstant(module, "EXACT", exact_name) < 0) {
+      || PyModule_AddStringConstant(module, "ENCODING", encoding_name) < 0) {
     Py_DECREF(module);
     return NULL;
   }

@@ -102,9 +102,9 @@ class Context(NamedTuple):
         return self.properties.encoding if self.link.encodes else None
 
     @property
-    def granule_elements(self) -> int:
-        """The elements of an encoded granule; 0: blocks are not encoded."""
-        return 0 if self.encoding is None else self.encoding.granule_elements
+    def granules(self) -> tuple[str, int]:
+        """The kind of encoding, and the elements of a granule; an empty kind: blocks are not encoded."""
+        return ("", 0) if self.encoding is None else (self.encoding.kind, self.encoding.granule_elements)
 
     def reserve_request(
         self, namespace: int, keys: Sequence[bytes], start: int, count: int, shard: int, encoded: bool = False
@@ -514,7 +514,7 @@ def get(
                     windows.append((start + completion[1], count - completion[1]))
                 if ids:
                     mapped = yield from _map(context, body, False)
-                    arguments = (session, link.read_slabs, body, start, into, block_bytes, completion[2], verify_all, context.granule_elements)
+                    arguments = (session, link.read_slabs, body, start, into, block_bytes, completion[2], verify_all, *context.granules)
                     if count * block_bytes <= _INLINE_BYTES:
                         copied = _core.gather(*arguments)
                     else:
@@ -678,7 +678,7 @@ def _write(
         mapped = yield from _map(context, body, True)
         arguments = (link.write_slabs, body, start, source, block_bytes)
         # Nobody waits for a commit that is not the last.
-        announced = (link.session if is_last else None, context.granule_elements)
+        announced = (link.session if is_last else None, *context.granules)
         cost_bytes = (len(granted) >> 3) * block_bytes
         if cost_bytes <= _INLINE_BYTES:
             statuses, ids = _core.scatter(*arguments, *announced)

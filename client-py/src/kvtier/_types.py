@@ -427,9 +427,10 @@ class Leases:
     def _decoded(self, lease: Lease, stored: bytes | memoryview) -> bytearray | None:
         """The raw bytes of an encoded block; None: it is damaged."""
         assert self._encoding is not None
+        encoding = self._encoding
         block = bytearray(self.block_bytes)
-        decoded, crc32c = _core.exact_decode(block, stored, self._encoding.granule_elements)
-        return block if decoded == self._encoding.granules and crc32c == lease.crc32c else None
+        decoded, crc32c = _core.decode(encoding.kind, block, stored, encoding.granule_elements)
+        return block if decoded == encoding.granules and crc32c == lease.crc32c else None
 
     @property
     def run(self) -> int:

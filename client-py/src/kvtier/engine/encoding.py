@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kvtier._encoding import exact_of
+from kvtier._encoding import property_of
 from kvtier._errors import InvalidArgument
 from kvtier.torch import Shard
 from kvtier.torch._cpu import are_put_whole
@@ -48,7 +48,7 @@ def encoded(choice: str, tensors: Sequence[Any], shard: Shard) -> Encoded:
     if tensors[0].device.type == "cpu" and not is_whole:
         return Encoded(shard, "", "the engine's own processes copy parts of blocks in host memory; expected whole blocks of one rank, or a GPU")
     head_bytes = shard.block_tokens * cells.cell_bytes
-    encoding = exact_of(element, head_bytes)
+    encoding = property_of(choice, element, head_bytes)
     if not encoding:
         return Encoded(shard, "", f"a head has {head_bytes} bytes of a block; expected a multiple of 256, from 1024 on")
     return Encoded(made, encoding)

@@ -1,10 +1,10 @@
 package io.kvtier.protocol.linux;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import io.kvtier.layout.encoding.BlockEncoding;
-import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.layout.encoding.GranuleCodec;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -21,7 +21,7 @@ import org.jspecify.annotations.Nullable;
 @SuppressWarnings("restricted") // the functions are our own, their lengths those of the segments
 public final class BlockCoder {
   private static final FunctionDescriptor SIGNATURE =
-      FunctionDescriptor.of(JAVA_LONG, ADDRESS, ADDRESS, ADDRESS, JAVA_LONG, JAVA_LONG);
+      FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS, ADDRESS, JAVA_LONG, JAVA_LONG);
 
   /** The coder of this machine. */
   public static final BlockCoder OF_THIS_MACHINE = new BlockCoder(NativeLibrary.lookup());
@@ -34,8 +34,8 @@ public final class BlockCoder {
 
   /** A coder; without a library it works in Java. */
   BlockCoder(@Nullable SymbolLookup library) {
-    encode = library == null ? null : handle(library, "kvtier_exact_encode");
-    decode = library == null ? null : handle(library, "kvtier_exact_decode");
+    encode = library == null ? null : handle(library, "kvtier_encode");
+    decode = library == null ? null : handle(library, "kvtier_decode");
   }
 
   // Critical, so that a byte array may be an end: a block of some MiB keeps the collector waiting
@@ -56,7 +56,7 @@ public final class BlockCoder {
   public long encode(BlockEncoding encoding, MemorySegment raw, MemorySegment encoded) {
     MemorySegment from = raw.asSlice(0, encoding.rawBytes());
     MemorySegment to = encoded.asSlice(0, encoding.encodedBytes());
-    if (encode != null && encoding.kind() == EncodingKind.EXACT) {
+    if (encode != null) {
       return call(encode, encoding, from, to);
     }
     return new GranuleCodec(encoding).encode(from, to) ? checksum(to) : NONE;
@@ -74,7 +74,7 @@ public final class BlockCoder {
   public long decode(BlockEncoding encoding, MemorySegment encoded, MemorySegment raw) {
     MemorySegment from = encoded.asSlice(0, encoding.encodedBytes());
     MemorySegment to = raw.asSlice(0, encoding.rawBytes());
-    if (decode != null && encoding.kind() == EncodingKind.EXACT) {
+    if (decode != null) {
       return call(decode, encoding, from, to);
     }
     // The checksum is made of the bytes that are decoded.
@@ -91,6 +91,7 @@ public final class BlockCoder {
       long done =
           (long)
               function.invokeExact(
+                  encoding.kind().number(),
                   MemorySegment.ofArray(crc),
                   to,
                   from,

@@ -18,7 +18,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The C core of the Python client ({@code client-py/src/kvtier/_crc32c.c} and {@code _exact.c}),
+ * The C core of the Python client ({@code client-py/src/kvtier/_crc32c.c} and {@code _encoding.c}),
  * compiled into this module's resources where the build had a C compiler.
  */
 @SuppressWarnings("restricted") // the functions are our own
@@ -60,7 +60,7 @@ final class NativeLibrary {
     LOG.debug(
         "checksums by {}, the encoding exact by {}",
         initialise(library, "kvtier_crc32c_initialise"),
-        initialise(library, "kvtier_exact_initialise"));
+        initialise(library, "kvtier_encoding_initialise"));
     return library;
   }
 
