@@ -12,15 +12,44 @@ from kvtier_testing.kv import kv_block, kv_blocks
 from kvtier_testing.tensors import Tensor
 
 from kvtier import Client, InvalidArgument, Namespace, NamespaceMismatch, Status, _core, aio
+from kvtier._encoding import KINDS
 from kvtier.torch import register
 
 BLOCK_BYTES = 1 << 16
-ENCODED_BYTES = BLOCK_BYTES // 4096 * 3104
-ENCODING = "exact bf16 4096"
+GRANULE_BYTES = 4096
+GRANULES = BLOCK_BYTES // GRANULE_BYTES
+ENCODED_GRANULE_BYTES = {"exact": 3104, "fp8": 2080}
 
 
-def encoded(client: Client, name: str, block_bytes: int = BLOCK_BYTES) -> Namespace:
-    return client.namespace(name, block_bytes=block_bytes, encoding=ENCODING)
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def encoding(kind: str) -> str:
+    return f"{kind} bf16 {GRANULE_BYTES}"
+
+
+def encoded(client: Client, name: str, block_bytes: int = BLOCK_BYTES, kind: str = "exact") -> Namespace:
+    return client.namespace(name, block_bytes=block_bytes, encoding=encoding(kind))
+
+
+def encoded_bytes(kind: str) -> int:
+    return GRANULES * ENCODED_GRANULE_BYTES[kind]
+
+
+def kv_encoded(one: bytes, kind: str) -> bytes:
+    to = bytearray(encoded_bytes(kind))
+    assert _core.encode(kind, to, kv_block(one, BLOCK_BYTES), GRANULE_BYTES // 2)[0] == GRANULES
+    return bytes(to)
+
+
+def kv_decoded(one: bytes, kind: str) -> bytes:
+    """What is decoded of a key's block: with `exact` the block."""
+    to = bytearray(BLOCK_BYTES)
+    assert _core.decode(kind, to, kv_encoded(one, kind), GRANULE_BYTES // 2)[0] == GRANULES
+    return bytes(to)
 
 
 def got(namespace: Namespace, some: list[bytes]) -> list[bytes]:
@@ -33,30 +62,31 @@ def change(client: Client, before: dict[str, int]) -> dict[str, int]:
     return {name: value - before[name] for name, value in client.counters().items() if value != before[name]}
 
 
-def test_put_encodedBlocks_takeFewerBytesAndComeBack(client: Client) -> None:
-    namespace = encoded(client, "fewer")
-    some = keys("fewer", 20)
+def test_put_encodedBlocks_takeFewerBytesAndComeBack(client: Client, kind: str) -> None:
+    namespace = encoded(client, f"fewer/{kind}", kind=kind)
+    some = keys(f"fewer/{kind}", 20)
     before = client.counters()
     assert namespace.put(some, kv_blocks(some, BLOCK_BYTES)) == [Status.OK] * 20
     counted = change(client, before)
     assert counted["put_encoded"] == counted["put_blocks"] == 20
-    assert counted["put_encoded_bytes"] == counted["host_written_bytes"] == 20 * ENCODED_BYTES
+    assert counted["put_encoded_bytes"] == counted["host_written_bytes"] == 20 * encoded_bytes(kind)
     assert counted["put_encoded_raw_bytes"] == 20 * BLOCK_BYTES
     assert "put_raw" not in counted
     assert namespace.put(some[:1], kv_blocks(some[:1], BLOCK_BYTES)) == [Status.EXISTS]
-    assert got(namespace, some) == [kv_block(one, BLOCK_BYTES) for one in some]
+    assert got(namespace, some) == [kv_decoded(one, kind) for one in some]
+    assert (kv_decoded(some[0], kind) == kv_block(some[0], BLOCK_BYTES)) == (kind == "exact")
 
 
-def test_put_blocksThatDoNotFit_areStoredRawEachByItself(client: Client) -> None:
-    namespace = encoded(client, "unfit")
-    some = keys("unfit", 700)
+def test_put_blocksThatDoNotFit_areStoredRawEachByItself(client: Client, kind: str) -> None:
+    namespace = encoded(client, f"unfit/{kind}", kind=kind)
+    some = keys(f"unfit/{kind}", 700)
     unfit = {0, 1, 5, 255, 256, 300, 699}
     blocks = [os.urandom(BLOCK_BYTES) if at in unfit else kv_block(one, BLOCK_BYTES) for at, one in enumerate(some)]
     before = client.counters()
     assert namespace.put(some, blocks) == [Status.OK] * 700
     counted = change(client, before)
     assert (counted["put_raw"], counted["put_encoded"]) == (len(unfit), 700 - len(unfit))
-    assert got(namespace, some) == blocks
+    assert got(namespace, some) == [block if at in unfit else kv_decoded(some[at], kind) for at, block in enumerate(blocks)]
     assert eventually(lambda: client.counters()["reservations"] == 0)
 
 
@@ -137,7 +167,7 @@ def test_leasesOfBlocksThatAreRead_oneByOne_areDecodedThen(client: Client, monke
         assert leases.read(2) == blocks[2] and len(decoded) == 1
         assert [leases.read(at) for at in range(3)] == blocks
         memory = leases.views[0]
-        assert memory is not None and memory.nbytes == ENCODED_BYTES
+        assert memory is not None and memory.nbytes == encoded_bytes("exact")
         link = client._connection.current()
         assert link is not None
         lease = leases._leases[0]
@@ -204,22 +234,23 @@ def test_memory_holdsMoreBlocks_andSsdTheEncodedBytes(stopped_daemon: Daemon) ->
         assert client.counters()["promotions"] >= 50
 
 
-def test_restart_formsAreKnownAgain(stopped_daemon: Daemon) -> None:
+def test_restart_formsAreKnownAgain(stopped_daemon: Daemon, kind: str) -> None:
     some = keys("again", 100)
     blocks = [os.urandom(BLOCK_BYTES) if at % 7 == 0 else kv_block(one, BLOCK_BYTES) for at, one in enumerate(some)]
     stopped_daemon.start()
     with Client(stopped_daemon.socket_path, timeout=60) as client:
-        namespace = encoded(client, "again")
+        namespace = encoded(client, "again", kind=kind)
         assert namespace.put(some, blocks) == [Status.OK] * 100
         assert namespace.flush().status is Status.OK
     stopped_daemon.stop()
     stopped_daemon.start()
     with Client(stopped_daemon.socket_path, timeout=60) as client:
-        assert got(encoded(client, "again"), some) == blocks
+        stored = [blocks[at] if at % 7 == 0 else kv_decoded(one, kind) for at, one in enumerate(some)]
+        assert got(encoded(client, "again", kind=kind), some) == stored
         assert client.counters()["found_ssd"] == 100
 
 
-def test_objectsOfAnotherNode_comeInBothForms(tmp_path: Path) -> None:
+def test_objectsOfAnotherNode_comeInBothForms(tmp_path: Path, kind: str) -> None:
     objects = {
         "object__store": "folder",
         "object__folder": str(tmp_path / "objects"),
@@ -231,21 +262,22 @@ def test_objectsOfAnotherNode_comeInBothForms(tmp_path: Path) -> None:
     with in_a_folder(Daemon) as writer:
         writer.start(**objects)
         with Client(writer.socket_path, timeout=60) as client:
-            namespace = encoded(client, "object")
+            namespace = encoded(client, "object", kind=kind)
             assert namespace.put(some, blocks) == [Status.OK] * 60
             assert namespace.flush().status is Status.OK
-            assert client.counters()["object_written_bytes"] == 51 * ENCODED_BYTES + 9 * BLOCK_BYTES
+            assert client.counters()["object_written_bytes"] == 51 * encoded_bytes(kind) + 9 * BLOCK_BYTES
     with in_a_folder(Daemon) as reader:
         reader.start(**objects)
         with Client(reader.socket_path, timeout=60) as client:
-            assert got(encoded(client, "object"), some) == blocks
+            stored = [blocks[at] if at % 7 == 0 else kv_decoded(one, kind) for at, one in enumerate(some)]
+            assert got(encoded(client, "object", kind=kind), some) == stored
             counters = client.counters()
             assert (counters["object_fetched"], counters["object_errors"], counters["corrupt"]) == (60, 0, 0)
 
 
-def test_bytesThatAreDamagedInMemory_areAMiss(daemon: Daemon, client: Client) -> None:
-    namespace = encoded(client, "scribbled")
-    some = keys("scribbled", 3)
+def test_bytesThatAreDamagedInMemory_areAMiss(daemon: Daemon, client: Client, kind: str) -> None:
+    namespace = encoded(client, f"scribbled/{kind}", kind=kind)
+    some = keys(f"scribbled/{kind}", 3)
     assert namespace.put(some, kv_blocks(some, BLOCK_BYTES)) == [Status.OK] * 3
     link = client._connection.current()
     assert link is not None
@@ -255,24 +287,19 @@ def test_bytesThatAreDamagedInMemory_areAMiss(daemon: Daemon, client: Client) ->
         view = memoryview(slab)
         for one in some[:2]:
             whole = bytes(view)
-            at = whole.find(kv_encoded(one)[:3104])
+            at = whole.find(kv_encoded(one, kind)[: ENCODED_GRANULE_BYTES[kind]])
             if at >= 0:
-                view[at + (3103 if one == some[0] else 4)] ^= 0x55
+                # The last element, and a byte that the CRC32C of the stored bytes alone covers in `fp8`: an error.
+                view[at + (ENCODED_GRANULE_BYTES[kind] - 1 if one == some[0] else 4)] ^= 0x55
         view.release()
     into = bytearray(3 * BLOCK_BYTES)
     assert namespace.get(some, into).statuses == [Status.CORRUPT, Status.CORRUPT, Status.OK]
-    assert into[2 * BLOCK_BYTES :] == kv_block(some[2], BLOCK_BYTES)
+    assert into[2 * BLOCK_BYTES :] == kv_decoded(some[2], kind)
     assert eventually(lambda: change(client, before).get("corrupt") == 2)
     assert eventually(lambda: namespace.lookup(some).statuses == [Status.MISS, Status.MISS, Status.OK])
 
 
-def kv_encoded(one: bytes) -> bytes:
-    to = bytearray(ENCODED_BYTES)
-    assert _core.encode("exact", to, kv_block(one, BLOCK_BYTES), 2048)[0] == BLOCK_BYTES // 4096
-    return bytes(to)
-
-
-@pytest.mark.parametrize("value", ["exact fp16 4096", "exact bf16 100", "planes"])
+@pytest.mark.parametrize("value", ["exact fp16 4096", "exact bf16 100", "planes", "fp8 bf16 100", "int4 bf16 4096"])
 def test_namespace_encodingThatIsNone_raises(client: Client, value: str) -> None:
     with pytest.raises(InvalidArgument, match="encoding"):
         client.namespace("none", block_bytes=BLOCK_BYTES, encoding=value)
@@ -288,7 +315,7 @@ def test_namespace_ofAClientThatKnowsNoEncoding_isAnother(client: Client) -> Non
 def test_aio_encodedBlocks_comeBack(daemon: Daemon) -> None:
     async def use() -> None:
         async with aio.Client(daemon.socket_path, timeout=60) as client:
-            namespace = await client.namespace("aio", block_bytes=BLOCK_BYTES, encoding=ENCODING)
+            namespace = await client.namespace("aio", block_bytes=BLOCK_BYTES, encoding=encoding("exact"))
             some = keys("aio", 40)
             blocks = [os.urandom(BLOCK_BYTES) if at == 3 else kv_block(one, BLOCK_BYTES) for at, one in enumerate(some)]
             assert await namespace.put(some, blocks) == [Status.OK] * 40
@@ -300,3 +327,9 @@ def test_aio_encodedBlocks_comeBack(daemon: Daemon) -> None:
             leases.release()
 
     asyncio.run(use())
+
+
+def test_namespacesWithOtherEncodings_areOthers(client: Client) -> None:
+    encoded(client, "kinds", kind="exact")
+    with pytest.raises(NamespaceMismatch, match="encoding is 'exact bf16 4096' there, 'fp8 bf16 4096' here"):
+        encoded(client, "kinds", kind="fp8")
