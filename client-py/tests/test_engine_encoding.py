@@ -37,6 +37,18 @@ def test_exact_granuleIsAHead_andHeadsStandOutsideOfTokens() -> None:
     assert (made.encoding, made.shard.order, made.problem) == ("exact bf16 4096", "LCHND", "")
 
 
+def test_fp8_hasTheGranulesOfExact_andTheSameShard() -> None:
+    made = encoded("fp8", tensors((2, 7, 16, 8, 128)), shard("CBNHD", 8))
+    assert (made.encoding, made.shard.order, made.problem) == ("fp8 bf16 4096", "LCHND", "")
+    assert encoded("fp8", tensors((7, 64, 576)), shard("BND", 1, 64)).encoding == "fp8 bf16 24576"
+
+
+@pytest.mark.parametrize("dtype", ["torch.float16", "torch.float8_e4m3fn"])
+def test_fp8_elementsOfAnotherType_areRawWithAReason(dtype: str) -> None:
+    made = encoded("fp8", tensors((2, 7, 16, 8, 128), dtype), shard("CBNHD", 8))
+    assert made.encoding == "" and made.problem == f"the elements are {dtype.removeprefix('torch.')}; expected bfloat16"
+
+
 @pytest.mark.parametrize(("order", "expected"), [("LCHND", "LCHND"), ("CLND", "CLHND"), ("CLNHD", "CLHND"), ("HLCND", "LCHND")])
 def test_exact_orderOfTheOtherAxesStays(order: str, expected: str) -> None:
     assert encoded("exact", tensors((2, 7, 16, 8, 128)), shard("CBNHD", 8, order=order)).shard.order == expected

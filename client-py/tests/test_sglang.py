@@ -369,9 +369,10 @@ def test_settings_keepItFromStoringOrLoading(engines: Make) -> None:
     assert silent.batch_get_v1(keys, pool.indices([8, 9])) == [False] * 2
 
 
+@pytest.mark.parametrize("kind", ["exact", "fp8"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_exact_pagesTakeFewerBytes_exceptInPoolsWhosePartsOfAPageLieApart(
-    engines: Make, daemon: Daemon, layout: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_encodedPagesTakeFewerBytes_exceptInPoolsWhosePartsOfAPageLieApart(
+    engines: Make, daemon: Daemon, layout: str, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sglang_double.bf16_pages(monkeypatch)
     is_encoded = layout != "layer_first"
@@ -379,10 +380,10 @@ def test_exact_pagesTakeFewerBytes_exceptInPoolsWhosePartsOfAPageLieApart(
     pool, other = (Pool(layout, 16, page_tokens=64) for _ in range(2))
     with caplog.at_level(logging.WARNING, "sglang.kvtier"), Client(daemon.socket_path, timeout=60) as client:
         before = client.counters()["put_encoded"]
-        assert put(engines(pool, {"kvtier.encoding": "exact"}), pool, keys) == [True] * 4
+        assert put(engines(pool, {"kvtier.encoding": kind}), pool, keys) == [True] * 4
         assert client.counters()["put_encoded"] - before == 4 * is_encoded
     assert ("pages are stored raw" in caplog.text) != is_encoded
-    assert got(engines(other, {"kvtier.encoding": "exact"}), other, keys) == [True] * 4
+    assert got(engines(other, {"kvtier.encoding": kind}), other, keys) == [True] * 4
     plain = Pool(layout, 16, page_tokens=64)
     assert engines(plain).batch_exists(keys) == (0 if is_encoded else 4)
 

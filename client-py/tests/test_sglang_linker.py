@@ -412,11 +412,12 @@ def test_rankThatCannotUseTheDaemon_hasNoRankUseIt(make: Make, monkeypatch: pyte
 # ---- who shares pages ----
 
 
-def test_exact_pagesTakeFewerBytes_andComeBackAlsoFromTheDaemonsMemory(
-    make: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["exact", "fp8"])
+def test_encodedPagesTakeFewerBytes_andComeBackAlsoFromTheDaemonsMemory(
+    make: Make, fresh_daemon: Daemon, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sglang_double.bf16_pages(monkeypatch)
-    extra = {"kvtier.encoding": "exact", "kvtier.socket": str(fresh_daemon.socket_path)}
+    extra = {"kvtier.encoding": kind, "kvtier.socket": str(fresh_daemon.socket_path)}
     keys = keys_of(4)
     with Client(fresh_daemon.socket_path, timeout=60) as client:
         assert make(extra, page_tokens=64).store(keys) == [True]

@@ -22,6 +22,7 @@ Make = Callable[..., Engine]
 TOKEN_BYTES = 256
 BLOCK_BYTES = vllm_double.LAYERS * vllm_double.BLOCK_TOKENS * TOKEN_BYTES
 EXACT = {"kvtier.encoding": "exact"}
+FP8 = {"kvtier.encoding": "fp8"}
 _numbers = itertools.count()
 _mask = vllm_double._mask
 
@@ -117,12 +118,35 @@ def test_exact_blocksThatDoNotFit_areStoredRaw(engines: Make, daemon: Daemon, mo
 
 
 def test_enginesWithAndWithoutAnEncoding_start_andDoNotFindEachOthersBlocks(engines: Make) -> None:
-    raw, exact = engines(), engines(EXACT)
-    assert stored(raw, request()) == stored(exact, request(2)) == 10
-    assert (loaded_tokens(engines(EXACT)), loaded_tokens(engines(), 2)) == (0, 0)
+    raw, exact, fp8 = engines(), engines(EXACT), engines(FP8)
+    assert stored(raw, request()) == stored(exact, request(2)) == stored(fp8, request(3)) == 10
+    assert (loaded_tokens(engines(EXACT)), loaded_tokens(engines(), 2), loaded_tokens(engines(FP8), 2)) == (0, 0, 0)
+    assert (loaded_tokens(engines(), 3), loaded_tokens(engines(EXACT), 3)) == (0, 0)
     assert (loaded_tokens(engines()), loaded_tokens(engines(EXACT), 2)) == (40, 40)
     namespace, _, weights = name_of(raw).rpartition("/")
     assert name_of(exact) == f"{namespace}/exact/{weights}"
+    assert name_of(fp8) == f"{namespace}/fp8/{weights}"
+
+
+def rounded(request: Request, position: int, layer: int, part: int) -> Any:
+    """Values whose last four bits of mantissa are zero, so that `fp8` keeps them: none is far below the others."""
+    elements = numpy.frombuffer(value(request, position, layer, part).tobytes(), dtype="<u2")
+    elements = (elements & 0x8070) | (127 - elements % 4) << 7
+    return numpy.frombuffer(elements.astype("<u2").tobytes(), dtype=numpy.uint8)
+
+
+def test_fp8_secondEngineLoadsAllBlocks_inHalfOfTheBytes(engines: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_double, "value", rounded)
+    monkeypatch.setattr(vllm_double, "_mask", lambda weights: mask(weights) & 0x70)
+    with Client(daemon.socket_path, timeout=60) as client:
+        before = client.counters()
+        assert stored(engines(FP8), request()) == 10
+        second = engines(FP8)
+        assert loaded_tokens(second) == 40
+        assert (second.stats["loaded_blocks"], second.recomputed) == (10, 0)
+        counted = {name: count - before[name] for name, count in client.counters().items()}
+        assert (counted["put_encoded"], counted["put_raw"], counted["misses_encoded"]) == (10, 0, 0)
+        assert counted["put_encoded_bytes"] <= 0.52 * counted["put_encoded_raw_bytes"]
 
 
 def test_exact_ofOtherElements_isRaw_saysWhy_andSharesWithEnginesThatStoreRaw(
@@ -152,6 +176,6 @@ def test_exact_daemonThatCannotGiveABlockBack_isComputed(engines: Make, daemon: 
 
 
 def test_encodingThatIsNone_isNamedWithThoseThatAre() -> None:
-    with pytest.raises(InvalidArgument, match="kvtier.encoding is 'zip'; expected 'none' or 'exact'"):
+    with pytest.raises(InvalidArgument, match="kvtier.encoding is 'zip'; expected 'none' or 'exact' or 'fp8'"):
         Settings.of({"kvtier.encoding": "zip"})
     assert Settings().encoding == "none"

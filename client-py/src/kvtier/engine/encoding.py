@@ -11,7 +11,7 @@ from kvtier.torch._cpu import are_put_whole
 from kvtier.torch._shards import cells_of
 
 _ELEMENTS = {"bfloat16": "bf16"}
-"""the types of elements that `exact` encodes, by torch's names"""
+"""the types of elements that can be encoded, by torch's names"""
 
 
 class Encoded(NamedTuple):
