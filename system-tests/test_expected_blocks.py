@@ -7,26 +7,58 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Protocol
 
+import numpy
 import pytest
-from kvtier_testing import blocks
+from kvtier_testing import blocks, vllm_double
 from kvtier_testing.counts import slots_balance
 from kvtier_testing.daemon import eventually
 from kvtier_testing.layers import LayerWriter
+from kvtier_testing.vllm_double import LAYERS, Engine, Request, config
 from test_nodes import PLAINTEXT, Node, cluster
 
-from kvtier import Client, Leases, Status
+from kvtier import Client, Leases, Namespace, Status
 from kvtier.extras import Extra, Extras
+from kvtier.vllm import _shards
 
 COUNT, GROUPS = 24, 4
 SHAPE = {"layers": 8, "groups": GROUPS, "tokens": 16, "heads": 8, "head_bytes": 256}
 """of blocks of 512 KiB"""
 
 
+class Writer(Protocol):
+    """Who writes the blocks."""
+
+    def namespace(self, client: Client) -> Namespace: ...
+
+
+class VllmWriter:
+    """An engine with vLLM's connector, which stores by layer. A layer of its blocks has 16 KiB."""
+
+    TOKEN_BYTES = 4096
+
+    def __init__(self, socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYTHONHASHSEED", "0")
+        monkeypatch.setattr(_shards, "letters_of", lambda *_: "BND")
+        monkeypatch.setattr(vllm_double, "TOKEN_BYTES", self.TOKEN_BYTES)
+        monkeypatch.setattr(vllm_double, "value", self._value)
+        extra = {"kvtier.socket": str(socket), "kvtier.namespace": "vllm", "kvtier.store_by_layer": "on"}
+        self.engine = Engine(config(extra, model_config__get_total_num_kv_heads=lambda: 1), monkeypatch)
+        self.worker = self.engine.workers[0]
+
+    def _value(self, request: Request, position: int, layer: int, part: int) -> Any:
+        return numpy.full(self.TOKEN_BYTES, (request.tokens[position] + 7 * layer) % 251, dtype=numpy.uint8)
+
+    def namespace(self, client: Client) -> Namespace:
+        shard = self.worker.connector._mine[0]
+        return client.namespace(shard.name, block_bytes=shard.block_bytes, **shard.properties)
+
+
 class Expecting:
     """A get that waits for its blocks in a thread."""
 
-    def __init__(self, client: Client, writer: LayerWriter, keys: list[bytes], node: str, timeout: float = 30) -> None:
+    def __init__(self, client: Client, writer: Writer, keys: list[bytes], node: str, timeout: float = 30) -> None:
         self._acquire = lambda: writer.namespace(client).acquire(keys, expected_from=node, timeout=timeout)
         self._leases: Leases | None = None
         self._thread = threading.Thread(target=self._run)
@@ -73,6 +105,38 @@ def test_layersThatAreWritten_comeBeforeTheBlockIsWhole(nodes: tuple[Node, Node]
         assert eventually(lambda node=node: node.count("leases") == node.count("expected") == node.count("followed") == 0)
         assert eventually(lambda node=node: slots_balance(node.client.counters()))
     writer.close()
+
+
+def test_vllmThatStoresByLayer_itsFirstLayersCome_beforeItHasComputedTheLast(
+    nodes: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill, decode = nodes
+    writer = VllmWriter(prefill.daemon.socket_path, monkeypatch)
+    request = Request("prefill", [random.Random(45).randrange(1000) for _ in range(43)])
+    keys = request.block_hashes
+    expecting = Expecting(decode.client, writer, keys, "node-0")
+    assert eventually(lambda: prefill.count("followed") == len(keys))
+    received = _received(decode)
+    layer_bytes = len(keys) * writer.namespace(decode.client).block_bytes // LAYERS
+    compute, waits = writer.worker.compute, []
+
+    def computed(one: Request, begin: int, end: int, layer: int) -> None:
+        assert eventually(lambda: _received(decode) - received >= layer * layer_bytes)
+        waits.append(expecting.is_waiting())
+        compute(one, begin, end, layer)
+
+    monkeypatch.setattr(writer.worker, "compute", computed)
+    writer.engine.run(request)
+    writer.engine.settle()
+    with expecting.leases() as leases:
+        assert leases.statuses == [Status.OK] * len(keys)
+        regions: Any = writer.worker.connector._worker._regions
+        for number, view in enumerate(leases.views):
+            assert bytes(view or b"") == b"".join(tensor.array[number].tobytes() for tensor in regions[0]._tensors)
+    assert waits == [True] * LAYERS
+    assert decode.count("node_expected") == len(keys) and decode.count("node_pieces") > len(keys)
+    assert writer.engine.stats["stores_by_layer"] == 1
+    writer.engine.close()
 
 
 def _received(node: Node) -> int:

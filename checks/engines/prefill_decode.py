@@ -105,7 +105,8 @@ class PrefillDecode(Rows):
             yield nodes
 
     def _engine(self, name: str, daemon: Daemon | None, role: str, ranks: int = 1) -> contextlib.AbstractContextManager[Engine]:
-        kv = None if daemon is None else kvtier(daemon.socket, "prefill-decode", role, load_if_faster=False)
+        stores = "on" if role == "kv_producer" else "off"
+        kv = None if daemon is None else kvtier(daemon.socket, "prefill-decode", role, load_if_faster=False, store_by_layer=stores)
         processors = sorted(os.sched_getaffinity(0))
         # Threads of two engines on one processor wait for each other.
         half = len(processors) // 2
@@ -212,18 +213,22 @@ class PrefillDecode(Rows):
         self.hold("hits, the decode engine waits", hits == most, text, hits=hits, most=most)
 
     def _at_once(self, prefill: Engine, decode: Engine, here: Daemon, there: Daemon) -> None:
-        """Both engines get a request at the same time: blocks of a chunk move while the next ones are computed."""
+        """Both engines get a request at the same time: layers of blocks move while the next ones are computed."""
         prompts = prompts_of(51, 0, _TIMED)
         first_ms, early, tokens, right = [], [], [], []
         expected = 0
+        stores = 0.0
+        pieces = _counter(there, "node_pieces")
         for prompt in prompts:
             before = _counter(there, "node_expected")
             decode.begin(requests=[{"tokens": prompt, "params": {"kvtier": _expected_of("node-0")}}], tokens=_TOKENS)
             begun = time.monotonic()
             # The prefill engine's daemon knows what is expected before its engine begins.
             _until("the prefill node hears which blocks are expected", lambda: _counter(here, "followed") > 0)
-            right += prefill.run(requests=[{"tokens": prompt}], tokens=1)["tokens"]
+            prefilled = prefill.run(requests=[{"tokens": prompt}], tokens=1)
             ended = time.monotonic()
+            right += prefilled["tokens"]
+            stores += prefilled["counters"].get("kvtier_stores_by_layer", 0)
             early.append(_counter(there, "node_expected") - before)
             answer = decode.end_of_run()
             first_ms.append(1e3 * (begun + answer["first_s"][0] - ended))
@@ -232,6 +237,9 @@ class PrefillDecode(Rows):
         self.hold("tokens, both engines at once", tokens == right, "the first token as of the prefill engine")
         blocks = sum(map(whole, prompts)) // _BLOCK_TOKENS
         self.hold("blocks that came while they were expected", expected == blocks, f"{expected} of {blocks}", expected=expected, blocks=blocks)
+        pieces = _counter(there, "node_pieces") - pieces
+        text = f"{blocks} blocks in {pieces} pieces, from {stores:.0f} stores by layer"
+        self.hold("blocks that came layer by layer", pieces > blocks and stores > 0, text, pieces=pieces, stores=stores)
         text = f"{sum(early)} of {blocks} when the prefill engine answered"
         self.hold("blocks that came while the prompt was computed", sum(early) > 0, text, early=early)
         text = f"{statistics.median(first_ms):.0f} ms from the prefill engine's answer (min {min(first_ms):.0f}, max {max(first_ms):.0f})"

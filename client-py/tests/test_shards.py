@@ -196,6 +196,27 @@ def test_layersOfKeysAndValuesApart_areCopiedAlone(daemon: Daemon) -> None:
                     assert tensor.memory[offset : offset + 2] == (value if is_copied else bytes(2))
 
 
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_layersOfBlocks_arePutAlone_inAnyOrder(daemon: Daemon, tp: int, is_apart: bool) -> None:
+    engine = Engine(tp, 1, False, 1, is_apart=is_apart, order="CLND" if is_apart else "LCND")
+    keys = [b"put%d/%d/%d" % (tp, is_apart, block) for block in range(BLOCKS)]
+    with ExitStack() as stack:
+        running = Running(daemon, f"put-layers{is_apart}", engine, stack)
+        for shard, tensors in running.ranks:
+            fill(shard, tensors)
+        parts = [(region, layers) for region in running.regions for layers in (range(1), range(1, 3), range(3, LAYERS))]
+        random.Random(tp).shuffle(parts)
+        for region, layers in parts:
+            assert region.puts_layers and running.namespace.lookup(keys).run == 0
+            assert region.put(keys, range(BLOCKS), layers=layers).wait(TIMEOUT_S) == [Status.OK] * BLOCKS
+        assert running.namespace.lookup(keys).run == BLOCKS
+        assert running.regions[0].put(keys, range(BLOCKS), layers=range(1)).wait(TIMEOUT_S) == [Status.EXISTS] * BLOCKS
+        running.get(keys)
+        for shard, tensors in running.ranks:
+            check(shard, tensors)
+
+
 def test_blocksThatTheOwnerWrites_areThoseThatItWouldHaveGot(daemon: Daemon) -> None:
     engine = Engine(2, 1, False, 1, is_apart=True, order="CLND")
     keys = [b"written%d" % block for block in range(BLOCKS)]

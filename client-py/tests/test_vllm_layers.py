@@ -332,7 +332,7 @@ def test_severalKindsOfKvCache_orStages_areToldAndLoadWhole(engines: Make, caplo
 def test_layersThatAreNotToldApart_areToldAndLoadWhole(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
     engine = engines()
     connector = engine.workers[0].connector
-    connector._numbers = {"layers.0.attn": 0}
+    connector._numbers = [{"layers.0.attn": 0}]
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         assert connector._layers(connector._worker._regions, True) is None
     assert "the layers of the engine's KV cache are not told apart" in caplog.text

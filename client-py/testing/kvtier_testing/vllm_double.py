@@ -275,14 +275,15 @@ class Engine(Stepped):
 
     With `second_runner` as vLLM's newer model runner: loads begin behind a step's forward pass, and a request that comes back
     from preemption is told of as a new one. With `drafts` the last layer is a draft model's: it is computed, and stores begin,
-    when the step has told how its transfers stand. Its layers are computed one behind the other, and it asks the connector for each
-    as `graphs` say: "PIECEWISE" for all but the `silent` ones, "FULL" for none.
+    when the step has told how its transfers stand. Its layers are computed one behind the other, and it asks the connector for each, and
+    tells it of each, as `graphs` say: "PIECEWISE" for all but the `silent` ones, "FULL" for none. With `joins` all ranks know their
+    parts, and store blocks together.
     """
 
     def __init__(
         self, made: Any, monkeypatch: pytest.MonkeyPatch, *, ranks: int = 1, pipeline: int = 1, blocks: int = 64,
         step_tokens: int = 1000, second_runner: bool = False, drafts: bool = False, spec: type = FullAttentionSpec,
-        graphs: str = "PIECEWISE", silent: Sequence[int] = (),
+        graphs: str = "PIECEWISE", silent: Sequence[int] = (), joins: bool = False,
     ) -> None:  # fmt: skip
         made.parallel_config.tensor_parallel_size = ranks
         made.parallel_config.pipeline_parallel_size = pipeline
@@ -299,7 +300,7 @@ class Engine(Stepped):
         self.pool = SimpleNamespace(cached_block_hash_to_block=object())
         self.scheduler.bind_gpu_block_pool(self.pool)
         firsts: dict[int, Any] = {}
-        monkeypatch.setattr(_engine, "gathered", lambda _mine: None)
+        monkeypatch.setattr(_engine, "gathered", lambda mine: [[mine] * ranks] * pipeline if joins else None)
         monkeypatch.setattr(_engine, "of_first_rank", lambda one: firsts.setdefault(_engine.rank()[0], one))
         places = [(stage, rank) for stage in range(pipeline) for rank in range(ranks)]
         self.workers = [Worker(made, cache, place, made.model_config.use_mla, blocks, monkeypatch) for place in places]
@@ -429,12 +430,15 @@ class Engine(Stepped):
             return
         for layer in layers:
             name = f"layers.{layer}.attn"
-            if self.graphs == "PIECEWISE" and layer not in self.silent and worker.connector.has_connector_metadata():
+            is_told = self.graphs == "PIECEWISE" and layer not in self.silent and worker.connector.has_connector_metadata()
+            if is_told:
                 self.asked.append(name)
                 worker.connector.wait_for_layer_load(name)
             for request, count in counts:
                 if count:
                     worker.compute(request, request.num_computed_tokens, request.num_computed_tokens + count, layer)
+            if is_told:
+                worker.connector.save_kv_layer(name, worker.tensors[layer], None)
 
     def _take(self, results: list[Any]) -> None:
         invalid = set().union(*(result.invalid for result in results))

@@ -68,6 +68,7 @@ class HybridEngine(Stepped):
         )  # fmt: skip
         monkeypatch.setattr(_engine, "rank", lambda: (0, 0))
         monkeypatch.setattr(_engine, "gathered", lambda _mine: None)
+        monkeypatch.setattr(_engine, "asks_for_layers", lambda: True)
         self.model = Model("tiny", 0)
         self.scheduler = _connector.KvtierConnector(made, KVConnectorRole.SCHEDULER, cache)
         self.scheduler.bind_gpu_block_pool(
@@ -222,11 +223,15 @@ class HybridEngine(Stepped):
         worker.handle_preemptions(metadata)
         worker.bind_connector_metadata(metadata)
         worker.start_load_kv(None)
-        for request in self.running:
-            count = output.num_scheduled_tokens.get(request.request_id, 0)
-            if count:
-                self._compute(request, request.num_computed_tokens, request.num_computed_tokens + count)
-                request.num_computed_tokens += count
+        counts = [(request, count) for request in self.running if (count := output.num_scheduled_tokens.get(request.request_id, 0))]
+        for number in range(len(self.kinds) * LAYERS if counts else 0):
+            for request, count in counts:
+                self._compute(request, request.num_computed_tokens, request.num_computed_tokens + count, number)
+            # Layers with a state tell nothing.
+            if self.kinds[number // LAYERS] != "MambaSpec" and worker.has_connector_metadata():
+                worker.save_kv_layer(f"layers.{number}", self.tensors[number % LAYERS], None)
+        for request, count in counts:
+            request.num_computed_tokens += count
         worker.wait_for_save()
         results = worker.get_transfer_results(set())
         assert not worker.get_block_ids_with_load_errors(), "vLLM does not take block ids of several groups"
@@ -249,27 +254,27 @@ class HybridEngine(Stepped):
                 request.num_computed_tokens = 0
                 request.state = "waiting"
 
-    def _compute(self, request: HybridRequest, begin: int, end: int) -> None:
-        for group, (kind, table) in enumerate(zip(self.kinds, request.tables, strict=True)):
-            for layer, tensor in enumerate(self.tensors):
-                number = group * LAYERS + layer
+    def _compute(self, request: HybridRequest, begin: int, end: int, number: int) -> None:
+        """Computes tokens in one layer."""
+        kind, table = self.kinds[number // LAYERS], request.tables[number // LAYERS]
+        tensor = self.tensors[number % LAYERS]
 
-                def check(position: int, slot: int) -> None:
-                    block = table[position // BLOCK_TOKENS]
-                    right = value(request, position, number, 0)
-                    assert block != NULL and numpy.array_equal(tensor.array[block, slot], right), (
-                        f"wrong bytes: request {request.request_id}, {kind}, token {position}, block {block}"
-                    )
+        def check(position: int, slot: int) -> None:
+            block = table[position // BLOCK_TOKENS]
+            right = value(request, position, number, 0)
+            assert block != NULL and numpy.array_equal(tensor.array[block, slot], right), (
+                f"wrong bytes: request {request.request_id}, {kind}, token {position}, block {block}"
+            )
 
-                if kind == "MambaSpec":
-                    if begin:
-                        check(begin - 1, 0)
-                    tensor.array[table[(end - 1) // BLOCK_TOKENS]] = value(request, end - 1, number, 0)
-                    continue
-                for position in range(self._first_needed(kind, begin), begin):
-                    check(position, position % BLOCK_TOKENS)
-                for position in range(begin, end):
-                    tensor.array[table[position // BLOCK_TOKENS], position % BLOCK_TOKENS] = value(request, position, number, 0)
+        if kind == "MambaSpec":
+            if begin:
+                check(begin - 1, 0)
+            tensor.array[table[(end - 1) // BLOCK_TOKENS]] = value(request, end - 1, number, 0)
+            return
+        for position in range(self._first_needed(kind, begin), begin):
+            check(position, position % BLOCK_TOKENS)
+        for position in range(begin, end):
+            tensor.array[table[position // BLOCK_TOKENS], position % BLOCK_TOKENS] = value(request, position, number, 0)
 
     # ---- requests ----
 

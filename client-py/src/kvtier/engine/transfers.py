@@ -34,6 +34,9 @@ _LAST_SHARE = 8
 STORED = (Status.OK, Status.EXISTS, Status.PENDING)
 """the statuses of a stored block that the daemon has, or gets from another client"""
 
+_GOES_ON = frozenset((Status.OK, Status.PENDING))
+"""the statuses of a block's layers, behind which the other layers are of use"""
+
 Hold: TypeAlias = Callable[[Sequence[bytes], float], Leases]
 """Leases on blocks that are in memory; waits at most so many seconds"""
 
@@ -56,6 +59,8 @@ class Transfer:
     """the number of the group, or pool, whose blocks they are"""
     importance: int = 1
     """of the blocks of a store to the daemon's policies, 0 to 3"""
+    by_layer: bool = False
+    """whether the first layers of a store may go while the engine computes the others"""
 
 
 class Copies(Protocol):
@@ -91,6 +96,56 @@ class _Several:
     def give_up(self) -> None:
         for one in self._copies:
             one.give_up()
+
+
+class _Layers:
+    """The copies of a store's blocks, some layers each."""
+
+    def __init__(self, blocks: int) -> None:
+        self._blocks = blocks
+        self._copies: list[Copying] = []
+        self._is_lost = False
+        """whether some layers could not even begin"""
+
+    def add(self, copying: Copying | None) -> None:
+        """Further layers; None: they could not begin."""
+        if copying is None:
+            self._is_lost = True
+        else:
+            self._copies.append(copying)
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether further layers are of use: not if each block is there already, or can't become whole. Layers that another client puts
+        (PENDING) are no reason to stop: it may put those only, and count on this one for the others."""
+        return not self._is_lost and all(
+            not one.done() or not _GOES_ON.isdisjoint(_outcome(one, self._blocks)) for one in self._copies
+        )
+
+    def done(self) -> bool:
+        return all(one.done() for one in self._copies)
+
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        """A status for each block: OK if all its layers are. `blocks` is not used."""
+        end = None if timeout is None else time.monotonic() + timeout
+        statuses = [one.wait(None if end is None else max(0.0, end - time.monotonic())) for one in self._copies]
+        if self._is_lost:
+            return [Status.UNAVAILABLE] * self._blocks
+        return [_of_layers(of_block) for of_block in zip(*statuses, strict=True)]
+
+    def cancel(self) -> None:
+        for one in self._copies:
+            one.cancel()
+
+    def give_up(self) -> None:
+        for one in self._copies:
+            one.give_up()
+
+
+def _of_layers(of_block: Sequence[Status]) -> Status:
+    """What became of a block whose layers were stored so: a failure if any layer failed, else what others have put of it."""
+    failed = next((status for status in of_block if status not in STORED), None)
+    return failed or next((status for status in of_block if status is not Status.OK), Status.OK)
 
 
 @dataclass(slots=True)
@@ -177,7 +232,7 @@ class Load:
 class Store(NamedTuple):
     """A store that is under way."""
 
-    copying: Copying
+    copying: Copies
     block_ids: frozenset[int]
     begun_s: float
     coming: Coming | None = None
@@ -256,6 +311,27 @@ class Transfers:
         coming = None if self._sharing is None else self._sharing.begin(transfer.group, transfer.keys, transfer.block_ids)
         return Store(copying, frozenset(transfer.block_ids), time.monotonic(), coming)
 
+    def store_layers(self, transfer: Transfer, layers: range, after: Any = None, earlier: Store | None = None) -> Store:
+        """Begins a store of some layers of blocks. The blocks are stored when calls for all layers have been made, and their copies are done.
+        The memory of the layers must not change until then.
+
+        Args:
+            layers: which, counted in the region.
+            after: as `Region.put` takes it.
+            earlier: what the call for the first layers has returned; None: this is that call.
+
+        Returns:
+            The store of all layers until now. Layers that can't begin fail it, and so do layers that are put no more as it has failed.
+        """
+        if earlier is None:
+            coming = None if self._sharing is None else self._sharing.begin(transfer.group, transfer.keys, transfer.block_ids)
+            earlier = Store(_Layers(len(transfer.keys)), frozenset(transfer.block_ids), time.monotonic(), coming)
+            self._guard.count(stores_by_layer=1)
+        copies = cast(_Layers, earlier.copying)
+        if copies.are_wanted:
+            copies.add(self._begin(transfer, "store", after, layers=layers))
+        return earlier
+
     def _begin_all(self, transfers: Sequence[Transfer], after: Any, by_layer: bool = False) -> Copies | None:
         """Loads of one request; None: they could not all begin."""
         begun: list[Copying] = []
@@ -268,7 +344,9 @@ class Transfers:
             begun.append(copying)
         return begun[0] if len(begun) == 1 else _Several(begun)
 
-    def _begin(self, transfer: Transfer, what: str, after: Any, by_layer: bool = False) -> Copying | None:
+    def _begin(
+        self, transfer: Transfer, what: str, after: Any, by_layer: bool = False, layers: range | None = None
+    ) -> Copying | None:
         if not self._regions:
             return None
         region = self._regions[transfer.group]
@@ -277,9 +355,10 @@ class Transfers:
                 return region.get(
                     transfer.keys, transfer.block_ids, after=after, timeout=self._settings.load_timeout_s, by_layer=by_layer
                 )
+            has_annotations = self._annotates and (layers is None or layers.start == 0)
             return region.put(
-                transfer.keys, transfer.block_ids, after=after, timeout=self._settings.put_timeout_s,
-                parent=transfer.parent, depth=transfer.depth, annotations=transfer.annotations if self._annotates else None,
+                transfer.keys, transfer.block_ids, layers=layers, after=after, timeout=self._settings.put_timeout_s,
+                parent=transfer.parent, depth=transfer.depth, annotations=transfer.annotations if has_annotations else None,
                 importance=transfer.importance,
             )  # fmt: skip
         except Exception as error:
@@ -287,7 +366,7 @@ class Transfers:
             self._guard.tell(f"cannot {what} blocks: {error!r}")
             return None
 
-    def end(self, copying: Copying, cancels: bool = False) -> None:
+    def end(self, copying: Copies, cancels: bool = False) -> None:
         """Waits until a copy uses the engine's memory no longer. `cancels`: nobody wants it any more."""
         if cancels:
             copying.cancel()

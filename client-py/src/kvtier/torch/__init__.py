@@ -111,6 +111,9 @@ class Region(ABC):
     block_bytes: int
     layers: int
     """how many layers can be copied apart: as many as there are tensors, of each plane where planes are apart (`Shard.planes`)"""
+    puts_layers: bool
+    """whether some layers of a block can be put without the others: in host memory only of a shard, and not in a namespace with an
+    encoding"""
 
     @abstractmethod
     def put(
@@ -131,7 +134,7 @@ class Region(ABC):
         Args:
             keys: the blocks' keys, in prefix order.
             block_ids: where each block lies, counted along the tensors' block axis.
-            layers: only these layers; None: all.
+            layers: only these layers; None: all. A block becomes visible when all of its layers have been put.
             after: a ``torch.cuda.Event`` that the copy waits for, or a `SharedEvent`; None: the tensors hold the bytes
                 already.
             timeout: seconds; None: the client's own.

@@ -122,16 +122,18 @@ class CpuRegion(Region):
     def __init__(
         self, namespace: Namespace, tensors: list[Any], planes: list[Plane], name: str, cells: Cells | None = None
     ) -> None:
-        self._shard_text = b""
-        """the region that the daemon knows; empty: it needs to know none, as blocks are put whole"""
-        if cells is not None and not are_put_whole(cells):
-            self._shard_text = shard_text(cells)
-            namespace._register_shard(self._shard_text)
         self.blocks = planes[0].blocks
         self.block_bytes = namespace.block_bytes
         self.layers = len(planes) if cells is None else len(planes) // cells.shard.planes
+        self.puts_layers = cells is not None and self.layers > 1 and namespace._properties.encoding is None
         self._cells = cells
         self._namespace = namespace
+        self._shard_texts: dict[range, bytes] = {}
+        text = self._shard_text(range(self.layers))
+        self._is_part = bool(text)
+        """whether the tensors have a part of each block"""
+        if text:
+            namespace._register_shard(text)
         self._tensors = tensors  # kept alive: the extension knows their addresses only
         self._planes = planes
         self._packed = [plane.packed() for plane in planes]
@@ -154,11 +156,14 @@ class CpuRegion(Region):
         if annotations is not None:
             check_annotations(annotations, len(keys))
         chosen = self._chosen(layers)
-        if len(chosen) != self.layers:
-            raise InvalidArgument(f"layers is {layers}; expected all {self.layers}: a block in memory is put whole")
-
-        copy = self._putting(keys, parent, depth, 0, annotations, importance)
-        return self._begin(copy, keys, block_ids, chosen, after, timeout)
+        if len(chosen) != self.layers and not self.puts_layers:
+            raise InvalidArgument(
+                f"layers is {layers}; expected all {self.layers}: a block in host memory is put whole, unless it is registered as a shard, in a "
+                "namespace without an encoding"
+            )
+        text = self._shard_text(chosen)
+        copy = self._putting(keys, parent, depth, 0, annotations, importance, text)
+        return self._begin(copy, keys, block_ids, chosen, after, timeout, is_part=bool(text))
 
     def get(
         self,
@@ -172,7 +177,7 @@ class CpuRegion(Region):
     ) -> Copying:
         copy = self._getting(keys, 0)
         chosen = self._chosen(layers)
-        return self._begin(copy, keys, block_ids, chosen, after, timeout, min(len(chosen), _LAYER_GROUPS_MAX) if by_layer else 1)
+        return self._begin(copy, keys, block_ids, chosen, after, timeout, min(len(chosen), _LAYER_GROUPS_MAX) if by_layer else 1, is_part=self._is_part)
 
     def write(self, block_ids: Sequence[int], blocks: Sequence[bytes]) -> None:
         for number, block in zip(block_ids, blocks, strict=True):
@@ -181,13 +186,13 @@ class CpuRegion(Region):
 
     def put_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
         """As `put`, in a KV-cache group; what precedes the first key is not known."""
-        copy = self._putting(keys, None, 0, group, None, 1)
-        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+        copy = self._putting(keys, None, 0, group, None, 1, self._shard_text(range(self.layers)))
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout, is_part=self._is_part)
 
     def get_group(self, keys: Sequence[bytes], block_ids: Sequence[int], group: int, timeout: float) -> CpuCopying:
         """As `get`, in a KV-cache group."""
         copy = self._getting(keys, group)
-        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout)
+        return self._begin(copy, keys, block_ids, range(self.layers), None, timeout, is_part=self._is_part)
 
     def _putting(
         self,
@@ -197,6 +202,7 @@ class CpuRegion(Region):
         group: int,
         annotations: Sequence[bytes | None] | None,
         importance: int,
+        region_text: bytes,
     ) -> Copy:
         def copy(start: int, count: int, memory: _core.Tensors, deadline_ns: int) -> list[Status]:
             before = keys[start - 1] if start else parent
@@ -204,7 +210,7 @@ class CpuRegion(Region):
                 keys[start : start + count],
                 memory,
                 None if annotations is None else annotations[start : start + count],
-                self._shard_text,
+                region_text,
                 {"parent": before, "depth": depth + start, "group": group, "deadline_ns": deadline_ns, "importance": importance},
             )
 
@@ -216,6 +222,15 @@ class CpuRegion(Region):
             return self._namespace.get(some, memory, group=group, deadline_ns=deadline_ns).statuses
 
         return copy
+
+    def _shard_text(self, layers: range) -> bytes:
+        """The region that the daemon knows for puts of these layers; empty: it needs to know none, as blocks are put whole."""
+        if self._cells is None:
+            return b""
+        if layers not in self._shard_texts:
+            cells = self._cells if len(layers) == self.layers else self._cells.part_of(layers)
+            self._shard_texts[layers] = b"" if are_put_whole(cells) else shard_text(cells)
+        return self._shard_texts[layers]
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -237,6 +252,8 @@ class CpuRegion(Region):
         after: Any,
         timeout: float | None,
         layer_groups: int = 1,
+        *,
+        is_part: bool,
     ) -> CpuCopying:
         if after is not None:
             raise InvalidArgument("after is for tensors on a device; these are in memory")
@@ -247,20 +264,20 @@ class CpuRegion(Region):
         groups = [_Group(layers[first : first + each]) for first in range(0, len(layers), each)]
         copying = CpuCopying(groups)
         for group in groups:
-            self._submit(copying, group, copy, len(keys), block_ids, deadline_ns)
+            self._submit(copying, group, copy, len(keys), block_ids, deadline_ns, is_part)
         return copying
 
     def _submit(
-        self, copying: CpuCopying, group: _Group, copy: Copy, blocks: int, block_ids: Sequence[int], deadline_ns: int
+        self, copying: CpuCopying, group: _Group, copy: Copy, blocks: int, block_ids: Sequence[int], deadline_ns: int, is_part: bool
     ) -> None:
-        """Gives the parts of a group to the threads, which take them in this order."""
+        """Gives the parts of a group to the threads, which take them in this order. `is_part`: others put the rest of each block."""
         numbers = group.layers if self._cells is None else self._cells.tensors_of(group.layers)
         planes = b"".join(self._packed[number] for number in numbers)
         group_bytes = blocks * self.block_bytes * len(group.layers) // self.layers
         parts = max(1, min(self._threads, group_bytes // PART_BYTES_MIN))
         for start, count in spans(blocks, -(-blocks // parts) or 1):
             ids = array("q", block_ids[start : start + count])
-            memory = _core.Tensors(planes, ids, self.block_bytes, bool(self._shard_text))
+            memory = _core.Tensors(planes, ids, self.block_bytes, is_part)
 
             def work(start: int = start, count: int = count, memory: _core.Tensors = memory) -> list[Status]:
                 statuses = copy(start, count, memory, deadline_ns)

@@ -178,6 +178,7 @@ class CudaRegion(Region):
             cells=cells,
         )
         self._is_layered = spec.layers == self.layers
+        self.puts_layers = self._is_layered and self.layers > 1
         self._device = device
         self._waits = StreamWaits(driver(), lambda: torch.cuda.synchronize(device))
         self._region = DeviceRegion(namespace, spec, name)

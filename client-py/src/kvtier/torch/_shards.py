@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kvtier._errors import InvalidArgument
@@ -131,6 +131,13 @@ class Cells(NamedTuple):
         """The numbers of the tensors that have some layers, where each layer has tensors of its own."""
         of_plane = len(self.addresses) // self.shard.planes
         return [plane * of_plane + layer for plane in range(self.shard.planes) for layer in layers]
+
+    def part_of(self, layers: range) -> "Cells":
+        """The cells of some layers, where each layer has tensors of its own."""
+        return self._replace(
+            addresses=[self.addresses[number] for number in self.tensors_of(layers)],
+            shard=replace(self.shard, block_layers=self.block_layers, first_layer=self.shard.first_layer + layers.start),
+        )
 
     def spec(
         self,

@@ -29,7 +29,7 @@ from kvtier.engine.pools import Pools
 from kvtier.engine.sharing import Sharing
 from kvtier.engine.tensors import Tensors, cross_layer_tensors, tensors_of
 from kvtier.torch import Region, SharedEvent
-from kvtier.vllm import _engine, _groups, _namespace, _shards, _versions
+from kvtier.vllm import _engine, _groups, _namespace, _saves, _shards, _versions
 from kvtier.vllm._layers import Layers
 from kvtier.vllm._metrics import KvtierPromMetrics, KvtierStats
 from kvtier.vllm._roles import Roles
@@ -45,6 +45,7 @@ _log = logging.getLogger("vllm.kvtier")
 _RING_BYTES = 1 << 20
 _START_TIMEOUT_S = 2.0
 _HOLD_TIMEOUT_S = 0.05
+_NOT_TOLD_APART = "the layers of the engine's KV cache are not told apart"
 _NOT_USED = "kvtier is not used, and this engine neither loads nor stores blocks: %s"
 
 if _versions.refusal(vllm.__version__):
@@ -105,8 +106,10 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._is_joint = False
         self._pools: Pools | None = None
         self._place = (0, 0)
-        self._numbers: dict[str, int] = {}
-        """of each layer's name the number in its region"""
+        self._numbers: list[dict[str, int]] = []
+        """by group, of each layer's name the number in its region"""
+        self._part_bytes: list[int] = []
+        """by group, of a block that this rank has"""
         self._off = _engine.unserved(vllm_config, kv_cache_config)
         self._roles = Roles.of(transfer)
         if role == KVConnectorRole.SCHEDULER:
@@ -182,10 +185,12 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         annotates = self._is_joint or self._place == (0, 0)
         has_one_group = is_plain(rules)
         # With stages of a pipeline a step without requests of its own is no sign that the engine is idle.
+        cut = _saves.GPU_CUT if _engine.on_gpu() else _saves.HOST_CUT
         promises = has_one_group and int(self._vllm_config.parallel_config.pipeline_parallel_size) == 1
         self._worker = Worker(
             regions, self._settings, [one.writes for one in self._mine], annotates, event,
             self._hold if regions and promises else None, memory.digest, has_one_group, sharing, self._layers(regions, promises),
+            self._layer_pools(regions, cut), cut,
         )  # fmt: skip
 
     def _layers(self, regions: Sequence[Region], promises: bool) -> Layers | None:
@@ -195,16 +200,43 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             return None
         if not promises:
             problem = "the model has several kinds of KV cache, or the engine has pipeline parallelism"
-        elif len(set(self._numbers.values())) != regions[0].layers or regions[0].layers < 2:
-            problem = "the layers of the engine's KV cache are not told apart"
+        elif not self._are_told_apart(0, regions[0]):
+            problem = _NOT_TOLD_APART
         else:
-            return Layers(self._numbers, verifies=not _engine.on_gpu())
+            return Layers(self._numbers[0], verifies=not _engine.on_gpu())
         _log.warning("kvtier.load_by_layer is not used: %s", problem)
         return None
 
+    def _are_told_apart(self, group: int, region: Region) -> bool:
+        """Whether the number of each layer of a group is known."""
+        return region.layers > 1 and len(set(self._numbers[group].values())) == region.layers
+
+    def _layer_pools(self, regions: Sequence[Region], cut: _saves.Cut) -> list[_saves.Pool | None]:
+        """Of each group, how its layers are stored apart; None: its blocks are stored whole."""
+        choice = self._settings.store_by_layer
+        if choice == "off" or not regions or (choice == "auto" and not _engine.on_gpu()):
+            return []
+        pools: list[_saves.Pool | None] = []
+        for group, region in enumerate(regions):
+            pool = _saves.Pool(self._numbers[group], region.layers, self._part_bytes[group])
+            problem = ""
+            if getattr(self._vllm_config, "speculative_config", None) is not None:
+                problem = "the engine computes the layers of a draft model several times within a step"
+            elif not self._are_told_apart(group, region):
+                problem = _NOT_TOLD_APART
+            elif not region.puts_layers:
+                problem = "the layers' tensors have several shapes, or lie in host memory and are encoded or of an unknown order"
+            elif pool.part_bytes < 2 * cut.part_bytes:
+                problem = f"this rank has {pool.part_bytes} bytes of a block; expected {2 * cut.part_bytes} or more"
+            if problem:
+                _log.warning("kvtier.store_by_layer is not used for the blocks of group %d: %s", group, problem)
+            pools.append(None if problem else pool)
+        return pools
+
     def _open(self, of_groups: Sequence[Tensors], memory: Memory) -> None:
         """Registers the tensors of each group."""
-        self._numbers = of_groups[0].numbers
+        self._numbers = [tensors.numbers for tensors in of_groups]
+        self._part_bytes = [_part_bytes(tensors) for tensors in of_groups]
         loaded = memory.digest()
         parts = [self._part_of(tensors, loaded) for tensors in of_groups]
         self._tell_of_raw(parts)
@@ -255,15 +287,11 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
                 self._vllm_config, self._settings, layout, part, engine, _engine.has_fixed_seed(), self._place == (0, 0), group
             )
             return replace(shard, weights=loaded)
-        block_bytes = sum(
-            tensor.select(axis, 0).numel() * tensor.element_size()
-            for tensor, axis in zip(tensors.tensors, tensors.block_axes, strict=True)
-        )
         layout = f"{tensors.layout} {_engine.attention(self._vllm_config)}".rstrip()
         # Ranks with the same bytes share a namespace, and go by the weights of the first one.
         shared, alone = _engine.of_first_rank((loaded, os.urandom(16).hex())) if _engine.is_replicated(self._vllm_config) else (loaded, "")
         shard = _namespace.shard_of(
-            self._vllm_config, self._settings, layout, block_bytes, self._place, engine, _engine.has_fixed_seed(), shared,
+            self._vllm_config, self._settings, layout, self._part_bytes[number], self._place, engine, _engine.has_fixed_seed(), shared,
             alone or os.urandom(16).hex(), group,
         )  # fmt: skip
         return replace(shard, weights=loaded)
@@ -299,7 +327,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.begin_forward(connector_metadata.plan, _engine.asks_for_layers)
 
     def has_connector_metadata(self) -> bool:
-        # vLLM asks before it calls the next two, for each layer of each step. Most loads happen between steps.
+        # vLLM asks before it calls the next two, for each layer of each step. In most steps nothing goes by layer.
         return self._worker is not None and self._worker.is_asked_for_layers
 
     def wait_for_layer_load(self, layer_name: str) -> None:
@@ -307,8 +335,8 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.wait_layer(layer_name)
 
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        # A block is stored when all its layers are there.
-        return
+        if self._worker is not None:
+            self._worker.layer_computed(layer_name)
 
     def wait_for_save(self) -> None:
         if self._worker is not None:
@@ -375,7 +403,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         groups = [self._group(number, list(some)) for number, some in enumerate(zip(*by_rank.values(), strict=True))]
         self._scheduler = Scheduler(
             polled, groups, self._settings, self._block_tokens, _engine.extra_keys,
-            {rank: some[0].weights for rank, some in by_rank.items()}, self._shares,
+            {rank: some[0].weights for rank, some in by_rank.items()}, self._shares, self._roles.continues,
         )  # fmt: skip
         if self._pool is not None:
             self._scheduler.watch(self._pool)
@@ -434,7 +462,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         # The blocks may be free at once: who writes to them first waits for what is stored from them (flush).
         if self._scheduler is None:
             return False, None
-        tokens = self._scheduler.finished(request, block_ids, self._roles.continues(request))
+        tokens = self._scheduler.finished(request, block_ids)
         return False, self._roles.answer(tokens, self._settings.put_timeout_s, self._scheduler.node) if tokens else None
 
     def reset_cache(self) -> bool | None:
@@ -474,6 +502,13 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._scheduler.close()
         if self._client is not None:
             self._client.close()
+
+
+def _part_bytes(tensors: Tensors) -> int:
+    """The bytes of a block in one rank's tensors."""
+    return sum(
+        tensor.select(axis, 0).numel() * tensor.element_size() for tensor, axis in zip(tensors.tensors, tensors.block_axes, strict=True)
+    )
 
 
 def _no_event() -> None:

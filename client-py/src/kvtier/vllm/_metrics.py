@@ -27,6 +27,7 @@ COUNTERS = {
     "loads_by_layer": "Loads whose first layers the engine computed while blocks of the others came.",
     "layer_wait_us": "Time that the engine waited for layers of these loads, within steps, microseconds.",
     "stores": "Stores that ended.",
+    "stores_by_layer": "Stores whose first layers were copied while the engine computed the others.",
     "store_us": "Time from the start of a store until the engine saw its end, microseconds.",
     "stored_blocks": "Blocks stored.",
     "known_blocks": "Blocks that were offered and that the daemon had already.",

@@ -59,12 +59,13 @@ class Scheduler:
         extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
         began: Mapping[tuple[int, int], str],
         shares: bool = False,
+        continues: Callable[[Any], bool] = lambda _request: False,
     ) -> None:
         """The engine restores whole units of `unit_tokens`, which are whole blocks of each group. `extra_keys` tells what else
         than their tokens the hashes of a request's blocks were made of, given the tokens where they begin and end.
         `began`: by rank, the weights that were in memory when the
         namespaces were made, as `Epochs` takes them. `shares`: other engines read blocks where they lie, so the workers hear of each
-        block that is written anew."""
+        block that is written anew. `continues`: whether another engine goes on with a request."""
         self._polled = polled
         self._groups = list(groups)
         rules = [group.rule for group in groups]
@@ -108,7 +109,8 @@ class Scheduler:
             polled, groups, settings, unit_tokens, self._keys, self._guard, self._speed, self._requests,
             self._wishes_of,
         )  # fmt: skip
-        self._stores = Stores(groups, self._keys, extra_keys, settings.annotate)
+        self._continues = continues
+        self._stores = Stores(groups, self._keys, extra_keys, settings.annotate, self._stores_by_layer)
         self._wish_reader = WishReader(self._guard)
         self._retainer = Retainer(polled, groups, self._guard, settings.lookup_s_max)
 
@@ -297,6 +299,11 @@ class Scheduler:
                 return []
         return [load.request_id for load in plan.loads]
 
+    def _stores_by_layer(self, request: Any) -> bool:
+        """Whether the first layers of a request's blocks should be stored before the others are computed."""
+        choice = self._settings.store_by_layer
+        return choice == "on" or (choice == "auto" and self._continues(request))
+
     def _may_store(self) -> bool:
         """Whether what is computed now may be stored."""
         return not self._guard.is_refused and not self._is_unsettled()
@@ -341,15 +348,13 @@ class Scheduler:
         if count:
             self._retainer.stored()
 
-    def finished(self, request: Any, block_ids: Sequence[Sequence[int]], continues: bool = False) -> int:
+    def finished(self, request: Any, block_ids: Sequence[Sequence[int]]) -> int:
         """The engine is done with a request, which has these blocks until now. What is being loaded for it stays held until it
         has ended. What it has computed and is not stored is planned with the next step, the first that can write there.
 
-        Args:
-            continues: whether another engine goes on with the request.
-
         Returns:
-            How many tokens of its prompt, from the first, that engine finds in whole blocks, now or as soon as they are stored.
+            How many tokens of its prompt, from the first, an engine that goes on with it finds in whole blocks, now or as soon as they are
+            stored; 0: no engine does.
         """
         self._searches.forget(request.request_id)
         self._had_tokens.pop(request.request_id, None)
@@ -369,7 +374,7 @@ class Scheduler:
         if tracked.wishes.keep_s and self._may_store() and self._keys.salt(request) is not None:
             self._retainer.keep([self._whole_blocks(request, group, computed) for group in self._groups], tracked.wishes.keep_s)
         has_daemon = self._polled.connection.current() is not None
-        if not continues or not has_daemon or not self._may_store() or self._keys.salt(request) is None:
+        if not self._continues(request) or not has_daemon or not self._may_store() or self._keys.salt(request) is None:
             return 0
         own = tracked.own_tokens // self._unit_tokens
         if own > tracked.known:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX
+from kvtier._protocol import ANNOTATION_ANNOTATION_BYTES_MAX, KEYS_MAX
 from kvtier.annotations import of_blocks
 from kvtier.device import PUT_WINDOW_BYTES, window_blocks
 from kvtier.engine.groups import Group, is_plain, leading
@@ -20,9 +20,15 @@ class Stores:
     """Makes the stores of an engine's steps. It neither knows when they begin nor when they end."""
 
     def __init__(
-        self, groups: Sequence[Group], keys: Keys, extra_keys: Callable[[Any, Sequence[int]], list[Any] | None], annotates: bool
+        self,
+        groups: Sequence[Group],
+        keys: Keys,
+        extra_keys: Callable[[Any, Sequence[int]], list[Any] | None],
+        annotates: bool,
+        goes_by_layer: Callable[[Any], bool] = lambda _request: False,
     ) -> None:
-        """`extra_keys`: as `Scheduler` takes it. `annotates`: blocks are stored with their tokens, for KV events."""
+        """`extra_keys`: as `Scheduler` takes it. `annotates`: blocks are stored with their tokens, for KV events. `goes_by_layer`: whether
+        a request's blocks should be stored a few layers at a time."""
         self._groups = list(groups)
         self._keys = keys
         rules = [group.rule for group in groups]
@@ -31,6 +37,7 @@ class Stores:
         """the group whose blocks the events are of"""
         self._extra_keys = extra_keys
         self._annotates = annotates
+        self._goes_by_layer = goes_by_layer
         self._piece_blocks = [
             window_blocks(PUT_WINDOW_BYTES, max(one.block_bytes for one in group.namespaces)) for group in self._groups
         ]
@@ -88,7 +95,8 @@ class Stores:
         if begin == end - 1 and end * tokens == request.num_prompt_tokens and end <= tracked.known:
             # A prompt of whole blocks that is there to its end: the last one is computed all the same, for its last token.
             return []
-        step = self._piece_blocks[group.number]
+        # Some layers of all blocks are one request to the daemon.
+        step = KEYS_MAX if self._goes_by_layer(request) else self._piece_blocks[group.number]
         pieces = [
             self._piece(group, tracked, ids[at : min(at + step, last)], at, min(at + step, last))
             for first, last in _held(ids, begin, end, self.null_block)
@@ -104,7 +112,9 @@ class Stores:
         parent = keys.pop(0) if begin else None
         is_annotated = self._annotates and group.number == self._annotated
         annotations = self._annotations(request, group, begin, keys, parent) if is_annotated else None
-        return Transfer(request.request_id, keys, list(ids), begin, parent, annotations, group.number, tracked.wishes.priority)
+        return Transfer(
+            request.request_id, keys, list(ids), begin, parent, annotations, group.number, tracked.wishes.priority, self._goes_by_layer(request)
+        )
 
     def _annotations(
         self, request: Any, group: Group, begin: int, keys: list[bytes], parent: bytes | None

@@ -14,7 +14,9 @@ from kvtier.engine.guard import Guard
 from kvtier.engine.sharing import Sharing
 from kvtier.engine.transfers import Hold, Load, Store, Transfer, Transfers, are_ok, by_request
 from kvtier.torch import Region
+from kvtier.vllm import _saves
 from kvtier.vllm._layers import Layers
+from kvtier.vllm._saves import Saves
 from kvtier.vllm._settings import Settings
 from kvtier.vllm._steps import Plan
 
@@ -33,6 +35,8 @@ class Worker:
 
     A load that comes by layer is one of which all blocks are leased. The engine is told that it has ended before any layer is there, and
     waits for each within the step that computes its request first (`wait_layer`).
+
+    A store by layer begins within the step that computes its blocks (`layer_computed`), and is known when that step is with the device.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class Worker:
         is_plain: bool = True,
         sharing: Sharing | None = None,
         layers: Layers | None = None,
+        pools: Sequence[_saves.Pool | None] = (),
+        cut: _saves.Cut = _saves.GPU_CUT,
     ) -> None:
         """`regions` and `writes`, whether this rank stores, of each group; without regions nothing is loaded or stored. `weigh`
         makes the digest of the weights in memory; empty: it can't. `is_plain`: the engine goes on from the first block that could
@@ -87,6 +93,9 @@ class Worker:
         """what happened since somebody looked"""
         self._tell = guard.tell
         self._transfers = Transfers(self._regions, settings, guard, annotates, sharing)
+        # A rank that stores nothing of a group has no layers of it to store.
+        mine = [pool if writes else None for pool, writes in zip(pools, self._writes, strict=bool(pools))]
+        self._saves = Saves(mine, cut, self._transfers, event) if any(mine) else None
 
     def start_loads(self, plan: Plan) -> None:
         after = self._event() if plan.loads else None
@@ -108,7 +117,11 @@ class Worker:
         """
         self._end_forward()
         late, self._late = self._late, []
-        self._store([*late, *plan.stores])
+        stores: Sequence[Transfer] = plan.stores
+        if self._saves is not None:
+            begun, stores = self._saves.end(stores)
+            self._stores += begun
+        self._store([*late, *stores])
 
     def _store(self, transfers: Sequence[Transfer]) -> None:
         if not transfers or not any(self._writes):
@@ -157,28 +170,46 @@ class Worker:
         """The step's forward pass is about to begin.
 
         Args:
-            asks: whether the engine asks for layers in it (`wait_layer`); called only where that is of interest.
+            asks: whether the engine asks for layers in it (`wait_layer`), and tells of each that is computed (`layer_computed`); called only
+                where that is of interest.
 
         Raises:
             KvtierError: as `before_step`.
         """
-        layers = self._layers
-        if layers is None or plan.idle:
+        if plan.idle:
             return
-        self._due = {request_id: self._promised[request_id] for request_id in plan.computed if request_id in self._promised}
-        if not self._due and not layers.is_watching:
+        loads = self._awaits_layers(plan)
+        stores = self._saves is not None and self._saves.choose(plan.stores)
+        if not loads and not stores:
             return
-        if asks():
-            layers.begin(must_ask=bool(self._due))
+        tells = asks()
+        if self._saves is not None and stores:
+            self._saves.begin(tells)
+        if self._layers is None or not loads:
+            return
+        if tells:
+            self._layers.begin(must_ask=bool(self._due))
             return
         for request_id, load in self._due.items():
             self._keep_promise(request_id, load)
         self._due.clear()
 
+    def _awaits_layers(self, plan: Plan) -> bool:
+        """Whether it is of interest for loads whether the engine asks for layers in the step."""
+        if self._layers is None:
+            return False
+        self._due = {request_id: self._promised[request_id] for request_id in plan.computed if request_id in self._promised}
+        return bool(self._due) or self._layers.is_watching
+
     @property
     def is_asked_for_layers(self) -> bool:
-        """Whether `wait_layer` must be called for each layer of this step."""
-        return self._layers is not None and self._layers.is_listening
+        """Whether `wait_layer` and `layer_computed` must be called for each layer of this step."""
+        return (self._layers is not None and self._layers.is_listening) or (self._saves is not None and self._saves.is_listening)
+
+    def layer_computed(self, name: str) -> None:
+        """The device has been told to write a layer that the engine knows by this name. Never waits, and never raises."""
+        if self._saves is not None and self._saves.is_listening:
+            self._saves.computed(name)
 
     def wait_layer(self, name: str) -> None:
         """Waits until a layer may be read that the engine knows by this name.
