@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from file_gpu import UUID, GpuDaemon, Tensors, gpu_daemon, handle_of, keys_of
 from kvtier_testing.daemon import eventually, importing
+from kvtier_testing.encodings import kept
 
 from kvtier import Client, InvalidArgument, Status, _operations
+from kvtier._encoding import KINDS
 from kvtier._protocol import KEYS_MAX
 from kvtier.device import Copying, DeviceRegion, ExportedMemory, Part, Word
 
@@ -593,59 +595,71 @@ def test_halves_of_a_blocks_heads_are_got_and_are_put_together(daemon: GpuDaemon
         assert right.block(5) == heads[:, :, :, 2:].tobytes()
 
 
-def test_what_a_gpu_encodes_host_clients_decode_and_the_other_way_round(daemon: GpuDaemon, client: Client) -> None:
-    tensors = Tensors(daemon, "encoded", heads=4, dim=64, seed=20)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_gpu_encodes_host_clients_decode_and_the_other_way_round(daemon: GpuDaemon, client: Client, kind: str) -> None:
+    name = f"encoded-{kind}"
+    tensors = Tensors(daemon, name, heads=4, dim=64, seed=20)
     values = np.random.default_rng(20)
     for layer in tensors.layer:
         layer[:] = (values.standard_normal(layer.shape, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     # One block has elements of any size.
     tensors.layer[2][1, 6] = values.integers(0, 1 << 16, tensors.layer[2][1, 6].shape)
-    namespace = client.namespace("encoded", block_bytes=tensors.block_bytes, encoding="exact bf16 1024")
+    tensors.layer[2][1, 6].reshape(-1)[0] = 0x7F80
+    namespace = client.namespace(name, block_bytes=tensors.block_bytes, encoding=f"{kind} bf16 1024")
     with DeviceRegion(namespace, tensors.spec()) as region:
         before = client.counters()
         from_device, from_host = keys_of(3), keys_of(3, seed=2)
         blocks = b"".join(tensors.block(i) for i in (4, 5, 6))
+        stored = b"".join(kept(f"{kind} bf16 1024", tensors.block(i)) for i in (4, 5, 6))
+        assert (stored == blocks) == (kind == "exact")
         assert region.put(from_device, [4, 5, 6]).wait(60) == [OK] * 3
         assert region.put(keys_of(1, seed=3), [4], layers=range(0, 1)).wait(60) == [OK]
         buffer = bytearray(len(blocks))
         assert namespace.get(from_device, buffer).statuses == [OK] * 3
-        assert buffer == blocks
+        assert buffer == stored
         assert namespace.put(from_host, blocks) == [OK] * 3
         assert region.get(from_host, [7, 8, 9]).wait(60) == [OK] * 3
-        assert b"".join(tensors.block(i) for i in (7, 8, 9)) == blocks
+        assert b"".join(tensors.block(i) for i in (7, 8, 9)) == stored
         assert region.get(from_device, [10, 11, 12], layers=range(1, 3)).wait(60) == [OK] * 3
-        assert tensors.block(10, range(1, 3)) == tensors.block(4, range(1, 3))
+        assert tensors.block(10, range(1, 3)) == tensors.block(7, range(1, 3))
         after = client.counters()
         assert after["put_encoded"] - before["put_encoded"] == 4
         assert after["put_raw"] - before["put_raw"] == 2
         assert gpu_of(client)["copied_bytes"]["encoded"] > 0
 
 
-def test_ranks_encode_their_parts_of_blocks_that_any_client_and_any_ranks_decode(daemon: GpuDaemon, client: Client) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_encode_their_parts_of_blocks_that_any_client_and_any_ranks_decode(
+    daemon: GpuDaemon, client: Client, kind: str
+) -> None:
     # Blocks of other sizes have all regions of the daemon's memory, so a block that becomes raw needs a region of theirs.
     count, heads = 4, 4
-    whole = Tensors(daemon, "ranks-whole", heads=heads, dim=128, seed=24)
+    whole = Tensors(daemon, f"{kind}-ranks-whole", heads=heads, dim=128, seed=24)
     values = np.random.default_rng(24)
     for layer in whole.layer:
-        layer[:] = (values.standard_normal(layer.shape, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        # All encodings keep these values, so it does not matter which parts of a raw block came encoded.
+        normal = values.standard_normal(layer.shape, dtype=np.float32)
+        normal[np.abs(normal) < 2**-9] = 0
+        layer[:] = (normal.view(np.uint32) >> 16 & 0xFFF0).astype(np.uint16)
     # Of two blocks, one rank's part does not fit: the first rank's of one block, the last rank's of the other.
     for number, head in ((0, 0), (1, heads - 1)):
         noise = whole.layer[2][1, number, :, head]
         noise[:] = values.integers(0, 1 << 16, noise.shape)
-    properties = {"form": "LCHND:4x4:2x4x256", "encoding": "exact bf16 1024"}
+        noise[0, 0] = 0x7F80
+    properties = {"form": "LCHND:4x4:2x4x256", "encoding": f"{kind} bf16 1024"}
 
     def rank(ranks: int, number: int) -> tuple[Client, Tensors, DeviceRegion]:
         first, own = number * heads // ranks, heads // ranks
-        part = Tensors(daemon, f"ranks-{number}-of-{ranks}", heads=own, dim=128, seed=25)
+        part = Tensors(daemon, f"{kind}-ranks-{number}-of-{ranks}", heads=own, dim=128, seed=25)
         for mine, all_heads in zip(part.layer, whole.layer, strict=True):
             mine[:, :count] = all_heads[:, :count, :, first : first + own]
         session = Client(daemon.socket_path, timeout=60)
         shape = Part("CBNHD", part.shape, part.strides(), 2, block_heads=heads, first_head=first)
-        namespace = session.namespace("encoded-ranks", block_bytes=whole.block_bytes, **properties)
+        namespace = session.namespace(f"{kind}-ranks", block_bytes=whole.block_bytes, **properties)
         return session, part, DeviceRegion(namespace, part.spec(order="LCHND", parts=[shape]))
 
     engines = {ranks: [rank(ranks, number) for number in range(ranks)] for ranks in (1, 2, 4)}
-    namespace = client.namespace("encoded-ranks", block_bytes=whole.block_bytes, **properties)
+    namespace = client.namespace(f"{kind}-ranks", block_bytes=whole.block_bytes, **properties)
     blocks = b"".join(
         np.stack([layer[:, number].transpose(0, 2, 1, 3) for layer in whole.layer]).tobytes() for number in range(count)
     )  # fmt: skip

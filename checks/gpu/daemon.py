@@ -29,6 +29,7 @@ from functools import partial
 
 import torch
 from kvtier_testing import process
+from kvtier_testing.encodings import kept
 
 from checks.gpu import beside
 from checks.gpu.strategies import by_strategy, copied_bytes
@@ -45,12 +46,13 @@ GIB = 1 << 30
 
 # With the seconds that each may take; the first is always run.
 PARTS = {
-    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 120, "groups": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "beside": 90, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
+    "start": 40, "limits": 20, "layouts": 45, "torch": 30, "shards": 120, "groups": 30, "expandable": 60, "restart": 60, "engines": 60, "speed": 165, "encoded": 210, "fp8": 210, "beside": 135, "ttft": 120, "waits": 90, "engine_dies": 60, "daemon_dies": 60, "ssd": 60,
     "peers": 150,
 }  # fmt: skip
 # Lengths of runs, with the layers and tokens of blocks that have them, and the order on the host.
 RUNS = {"32KiB": (32, 16, "LCND"), "8KiB": (128, 4, "LCND"), "256B": (32, 16, "LCHND")}
-ENCODING = "exact bf16 4096"
+ENCODINGS = {"encoded": "exact bf16 4096", "fp8": "fp8 bf16 4096"}
+"""by the word for it in the names of rows"""
 
 
 class Failure(Exception):
@@ -229,10 +231,12 @@ class Pool:
         self.gpu.wait()
         return DeviceRegion(client.namespace(name, block_bytes=self.block_bytes, **properties), self.spec(), name)
 
-    def fill_with_values(self) -> None:
-        """Values of bf16 as a model computes them, instead of random bits."""
+    def fill_with_values(self, are_kept: bool = False) -> None:
+        """Values of bf16 as a model computes them, instead of random bits; `are_kept`: those that every encoding keeps as they are."""
         for raw in self.raw:
-            raw.view(torch.bfloat16).normal_()
+            values = raw.view(torch.bfloat16).normal_()
+            if are_kept:
+                values.copy_(values.to(torch.float8_e4m3fn))
         self.gpu.wait()
 
 
@@ -746,72 +750,115 @@ class Check:
 
     def encoded(self) -> None:
         """Blocks in fewer bytes: the GPU encodes what is put, and decodes what is got."""
+        self.encoded_as("encoded")
+
+    def fp8(self) -> None:
+        """The same with loss."""
+        self.encoded_as("fp8")
+
+    def encoded_as(self, kind: str) -> None:
+        encoding = ENCODINGS[kind]
         if not self.link:
             self.limits()
         self.daemon.kill()
         self.daemon.start(ssd__bytes=0, host__keep=0)
         with self.daemon.client() as client:
-            compared = 0
+            compared, errors = 0, []
             for axes, order in (("CBNHD", "LCHND"), ("CBHND", "LCHND"), ("BCNHD", "LCND"), ("BLCNHD", "LCHND"), ("CBHND", "CLHND")):
-                compared += self.encoded_both_ways(client, axes, order)
-            self.row("encoded_blocks_compared", compared, "blocks")
+                count, error = self.encoded_both_ways(client, axes, order, encoding)
+                compared += count
+                errors.append(error)
+            self.row(f"{kind}_blocks_compared", compared, "blocks")
+            self.row(f"{kind}_relative_error_of_normal_values", max(errors) * 100, "%")
             compared = 0
             for writers in (1, 2, 4):
                 for layers in (6, 2):
-                    compared += self.encoded_by_ranks(client, writers, layers)
-            self.row("encoded_blocks_of_ranks_compared", compared, "blocks")
+                    compared += self.encoded_by_ranks(client, writers, layers, encoding)
+            self.row(f"{kind}_blocks_of_ranks_compared", compared, "blocks")
         # With another daemon: blocks in memory that a client may write are verified before they are got.
         self.daemon.kill()
         self.daemon.start(ssd__bytes=0, host__keep=0)
-        self.speed_of("encoded", encoding=ENCODING)
+        self.speed_of(kind, encoding=encoding)
 
-    def encoded_both_ways(self, client: Client, axes: str, order: str) -> int:
-        """What the GPU encodes, the C core decodes, and the other way round."""
-        name = f"encoded-{axes}-{order}"
+    def encoded_both_ways(self, client: Client, axes: str, order: str, encoding: str) -> tuple[int, float]:
+        """What the GPU encodes, the C core decodes, and the other way round. Returns how many blocks were compared, and the error of one
+        that fits."""
+        name = f"{encoding.split()[0]}-{axes}-{order}"
         count, unfit = 12, 2
-        pool = Pool(self.gpu, axes, layers=6, blocks=36, tokens=16, heads=4, dim=128, order=order)
+        pool = Pool(self.gpu, axes, layers=6, blocks=48, tokens=16, heads=4, dim=128, order=order)
         pool.fill_with_values()
         for number in range(unfit):
             for part in pool.block(number, range(2, 3)):
                 part.random_(0, 256)
+        raw, expected, error = self.expected_of(client, f"{name}-raw", pool, count, unfit, encoding)
         before = client.counters()
-        with pool.region(client, name, encoding=ENCODING) as region:
-            namespace = client.namespace(name, block_bytes=pool.block_bytes, encoding=ENCODING)
+        with pool.region(client, name, encoding=encoding) as region:
+            namespace = client.namespace(name, block_bytes=pool.block_bytes, encoding=encoding)
             all_ok(region.put(keys_of(count, 1), range(count)), f"{name}: put")
             self.quiet(client)
-            kept = [[part.clone() for part in pool.block(number, range(6))] for number in range(count)]
             all_ok(region.get(keys_of(count, 1), range(count, 2 * count)), f"{name}: get")
             memory = bytearray(count * pool.block_bytes)
             if namespace.get(keys_of(count, 1), memory, verify=True).run != count:
                 raise Failure(f"{name}: a host client does not get what a GPU has encoded")
-            blocks = [memory[at : at + pool.block_bytes] for at in range(0, len(memory), pool.block_bytes)]
-            if any(status is not OK for status in namespace.put(keys_of(count, 2), blocks)):
+            if memory != b"".join(expected):
+                raise Failure(f"{name}: a host client gets other bytes of what a GPU has encoded")
+            if any(status is not OK for status in namespace.put(keys_of(count, 2), raw)):
                 raise Failure(f"{name}: a host client can't put")
             for layers in (range(3, 6), range(0, 3)):
                 all_ok(region.get(keys_of(count, 2), range(2 * count, 3 * count), layers=layers), f"{name}: get of a host client's")
             self.gpu.wait()
             for first, what in ((count, "a GPU has encoded"), (2 * count, "a host client has encoded")):
                 for number in range(count):
-                    for a, b in zip(kept[number], pool.block(first + number, range(6))):
+                    for a, b in zip(pool.block(3 * count + number, range(6)), pool.block(first + number, range(6))):
                         if not torch.equal(a, b):
                             raise Failure(f"{name}: {int((a != b).sum())} of {a.numel()} bytes of block {number} are others that {what}")
             after = client.counters()
-            for counter, expected in (("put_encoded", 2 * (count - unfit)), ("put_raw", 2 * unfit)):
-                if after[counter] - before[counter] != expected:
-                    raise Failure(f"{name}: {counter} has grown by {after[counter] - before[counter]}, expected {expected}")
+            for counter, grown in (("put_encoded", 2 * (count - unfit)), ("put_raw", 2 * unfit)):
+                if after[counter] - before[counter] != grown:
+                    raise Failure(f"{name}: {counter} has grown by {after[counter] - before[counter]}, expected {grown}")
             namespace.clear()
-        return 2 * count
+        return 2 * count, error
 
-    def encoded_by_ranks(self, client: Client, writers: int, layers: int) -> int:
+    def expected_of(
+        self, client: Client, name: str, pool: Pool, count: int, unfit: int, encoding: str
+    ) -> tuple[list[bytes], list[bytes], float]:
+        """Puts the pool's first blocks, as they are once the C core has encoded and decoded them, into its last ones.
+
+        Args:
+            name: of a namespace that keeps blocks as they are.
+            unfit: how many of the first blocks can't be encoded.
+
+        Returns: the first blocks, and what they become, in the order of their bytes, and the relative error of one that fits.
+        """
+        with pool.region(client, name) as region:
+            namespace = client.namespace(name, block_bytes=pool.block_bytes)
+            all_ok(region.put(keys_of(count, 1), range(count)), f"{name}: put")
+            memory = bytearray(count * pool.block_bytes)
+            if namespace.get(keys_of(count, 1), memory).run != count:
+                raise Failure(f"{name}: a host client can't get")
+            raw = [bytes(memory[at : at + pool.block_bytes]) for at in range(0, len(memory), pool.block_bytes)]
+            expected = [kept(encoding, block) for block in raw]
+            if [number for number in range(unfit) if expected[number] != raw[number]]:
+                raise Failure(f"{name}: the C core encodes blocks of noise")
+            if any(status is not OK for status in namespace.put(keys_of(count, 2), expected)):
+                raise Failure(f"{name}: a host client can't put")
+            all_ok(region.get(keys_of(count, 2), range(3 * count, 4 * count)), f"{name}: get")
+            self.gpu.wait()
+            namespace.clear()
+        before, after = (torch.frombuffer(bytearray(one[-1]), dtype=torch.bfloat16).float() for one in (raw, expected))
+        return raw, expected, float((before - after).abs().sum() / before.abs().sum())
+
+    def encoded_by_ranks(self, client: Client, writers: int, layers: int, encoding: str) -> int:
         """What the GPU encodes for the ranks of an engine, some layers at a time, it decodes for other ranks, and the C core decodes it."""
-        name, count, heads, tokens = f"encoded-by-{writers}-{layers}-layers", 12, 4, 16
+        name, count, heads, tokens = f"{encoding.split()[0]}-by-{writers}-{layers}-layers", 12, 4, 16
         whole = Pool(self.gpu, "CBHND", layers=6, blocks=2 * count, tokens=tokens, heads=heads, dim=128, order="LCHND")
-        whole.fill_with_values()
+        # It does not matter which parts of a raw block came encoded.
+        whole.fill_with_values(are_kept=True)
         unfit = {0: 0, 1: heads - 1}
         for number, head in unfit.items():
             whole.block(number, range(2, 3))[0][1, head].random_(0, 256)
         form = f"LCHND:6x{tokens}:2x{heads}x256"
-        namespace = client.namespace(name, block_bytes=whole.block_bytes, encoding=ENCODING, form=form)
+        namespace = client.namespace(name, block_bytes=whole.block_bytes, encoding=encoding, form=form)
         ranks: dict[int, list[tuple[Pool, DeviceRegion]]] = {}
         for number in sorted({1, 2, 4, writers}):
             own = heads // number
@@ -853,7 +900,7 @@ class Check:
         return count * (len(ranks) + 1)
 
     def beside(self) -> None:
-        """Copies beside an engine that computes: raw blocks and encoded ones, as engines have them, in one run."""
+        """Copies beside an engine that computes: raw blocks and those of each encoding, as engines have them, in one run."""
         self.daemon.kill()
         self.daemon.start(ssd__bytes=0, host__keep=0)
         rounds = 20 if self.quick else 60
@@ -862,7 +909,8 @@ class Check:
         else:
             passes = {"nothing": partial(slept_ms, 0.05)}
         size = 8 if self.quick else 200
-        for name, order, properties in (("raw", "LCND", {}), ("encoded", "LCHND", {"encoding": ENCODING})):
+        kinds = [("raw", "LCND", {})] + [(kind, "LCHND", {"encoding": encoding}) for kind, encoding in ENCODINGS.items()]
+        for name, order, properties in kinds:
             with self.daemon.client() as client:
                 pool = Pool(self.gpu, "CBNHD", layers=32, blocks=8 * size, tokens=16, heads=8, dim=128, order=order)
                 pool.fill_with_values()

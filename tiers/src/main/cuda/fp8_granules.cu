@@ -10,7 +10,6 @@ constexpr u32 kErrorsOffset = 4;
 constexpr u32 kBaseMin = 18;
 constexpr u32 kBaseMax = 254;
 constexpr u32 kMantissaMax = 0x68;
-constexpr u32 kErrorMax = 0xffff;
 
 struct Fp8Granule : Granule {
   u32 bases;  // where they begin
@@ -94,8 +93,9 @@ class Fp8Encoder {
   // Each lane divides for one tile.
   __device__ bool finish() {
     if (warp_.lane < warp_.shape.tiles) {
+      // Less than one: the largest element is never rounded to zero.
       u64 error = sums_.values == 0 ? 0 : (u64{sums_.errors} << 16) / sums_.values;
-      reinterpret_cast<unsigned short*>(warp_.header + kErrorsOffset)[warp_.lane] = error < kErrorMax ? error : kErrorMax;
+      reinterpret_cast<unsigned short*>(warp_.header + kErrorsOffset)[warp_.lane] = error;
     }
     return fits_;
   }

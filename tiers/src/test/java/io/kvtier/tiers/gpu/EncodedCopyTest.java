@@ -255,6 +255,32 @@ final class EncodedCopyTest {
     gpu.close();
   }
 
+  @ParameterizedTest
+  @EnumSource(
+      value = CopyDirection.class,
+      names = {"OFFLOAD", "ONBOARD"})
+  void kernel_copiesARawBlock_hasTheThreadBlocksForThat(CopyDirection direction) {
+    FakeGpu gpu = new FakeGpu(1);
+    Engine engine = new Engine(layout(false, 4, 4, 0, "LCHND"), 1);
+    long bytes = engine.layout.blockBytes();
+    MemorySegment raw = arena.allocate(COPIED * bytes, 16);
+    CopyOptions options = new CopyOptions(2, 1 << 17, 24, 2, 1, 3, 3, 8);
+    CopyEngine lane =
+        new CopyEngine(gpu, direction, options, StrategyTable.only(CopyStrategy.STAGED));
+    Copy copy = new Copy();
+    for (int block = 0; block < COPIED; block++) {
+      long place = raw.address() + block * bytes;
+      engine.addRuns(block, IndexRange.all(LAYERS), place, copy.runs);
+    }
+    assertTrue(lane.submit(copy));
+    while (lane.inFlight() > 0) {
+      int ignored = lane.poll(_ -> {});
+    }
+    lane.close();
+    assertEquals(options.stagingBlocks(), gpu.copyingBlocks);
+    gpu.close();
+  }
+
   /** Ranks decode their heads of a block that one rank has encoded. */
   @ParameterizedTest
   @ValueSource(booleans = {true, false})

@@ -44,6 +44,9 @@ final class FakeGpu implements Gpu, GpuDriver {
   /** Thread blocks of the last kernel that encoded or decoded. */
   int encodingBlocks;
 
+  /** Thread blocks of the last kernel that copied. */
+  int copyingBlocks;
+
   /** Calls until one fails; negative: none does. */
   int callsUntilFailure = -1;
 
@@ -273,6 +276,7 @@ final class FakeGpu implements Gpu, GpuDriver {
       GpuStream stream, long table, int forms, int count, int pieces, int threadBlocks) {
     call();
     kernels++;
+    copyingBlocks = threadBlocks;
     CopyOptions usual = CopyOptions.DEFAULT;
     boolean isOverLink = threadBlocks == usual.writeBlocks() || threadBlocks == usual.readBlocks();
     spend(isOverLink ? bytes(table, count) : 0);
