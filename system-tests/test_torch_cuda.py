@@ -3,20 +3,26 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
 from file_gpu import UUID, GpuDaemon, gpu_daemon, handle_of
+from kvtier_testing import vllm_double
 from kvtier_testing.blocks import keys
 from kvtier_testing.tensors import Tensor, random_tensor
 
 from kvtier import Client, InvalidArgument, KvtierError, Namespace, Status
 from kvtier import torch as kvtier_torch
 from kvtier.device import DeviceRegion
+from kvtier.engine.transfers import Transfer
 from kvtier.torch import _cuda, _layout
 from kvtier.torch._cuda import region_spec
+from kvtier.vllm._saves import GPU_CUT, Pool
+from kvtier.vllm._settings import Settings
+from kvtier.vllm._steps import Plan
 
 BLOCKS = 12
 LAYOUTS = {
@@ -302,3 +308,25 @@ def test_shared_event_is_free_again_when_the_last_copy_has_ended(begun: Callable
     # Another event has the number now: this one must be recorded anew.
     region.put([b"k"], [0], after=shared)
     assert waiting.events == [1, 1, 2, 1, 3]
+
+
+def test_vllms_stores_by_layer_never_wait_for_a_late_device(begun: Callable[..., _cuda.CudaRegion]) -> None:
+    layers = 16
+    region = begun(_Waiting(), [random_tensor((BLOCKS, 64), number) for number in range(layers)], 0, layers * 128)
+    events: list[_Event] = []
+
+    def event() -> kvtier_torch.SharedEvent:
+        events.append(_Event())
+        return kvtier_torch.SharedEvent(events[-1])
+
+    pool = Pool({f"layer {number}": number for number in range(layers)}, layers, layers * 128)
+    worker = vllm_double._connector.Worker(
+        [region], Settings(), [True], False, event, None, str, pools=[pool], cut=replace(GPU_CUT, part_bytes=1, put_bytes=1)
+    )
+    for step in range(1, 13):
+        plan = Plan(step, stores=[Transfer("one", [bytes([step]) * 16], [0], 0, by_layer=True)])
+        worker.begin_forward(plan, lambda: True)
+        for name in pool.numbers:
+            worker.layer_computed(name)
+        worker.start_stores(plan)
+    assert [one.waited for one in events] == [0] * (2 * GPU_CUT.groups_max + 10), "two steps by layer, the others whole"
