@@ -13,6 +13,7 @@ from kvtier_testing.vllm_hybrid import HybridEngine, HybridRequest, specs
 
 from kvtier.engine.groups import ALL, Need, window
 from kvtier.engine.testing import AdapterContract, Driver, Part, Wanted
+from kvtier.vllm import _shards
 from kvtier.vllm._steps import Shard
 
 _numbers = itertools.count()
@@ -131,6 +132,22 @@ class HybridDriver(VllmDriver):
         return [[one] for one in self.engine.worker._mine]
 
 
+class ByLayerDriver(VllmDriver):
+    """vLLM's connector in an engine that stores by layer."""
+
+    def _made(self, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr(_shards, "letters_of", lambda *_: "BND")
+        made = made_config(wanted)
+        made.kv_transfer_config.kv_connector_extra_config["kvtier.store_by_layer"] = "on"
+        made.model_config.get_total_num_kv_heads = lambda: wanted.ranks
+        return Engine(made, monkeypatch, ranks=wanted.ranks, joins=True)
+
+    def close(self) -> None:
+        stats = self.engine.stats
+        super().close()
+        assert not stats.get("stores") or stats["stores_by_layer"]
+
+
 class TestVllm(AdapterContract):
     RANKS = 2
     POOLS = 2
@@ -147,3 +164,10 @@ class TestVllm(AdapterContract):
 
     def make(self, wanted: Wanted) -> Driver:
         return (HybridDriver if wanted.pools > 1 else VllmDriver)(wanted, self.monkeypatch)
+
+
+class TestVllmThatStoresByLayer(TestVllm):
+    POOLS = 1
+
+    def make(self, wanted: Wanted) -> Driver:
+        return ByLayerDriver(wanted, self.monkeypatch)
