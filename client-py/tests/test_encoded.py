@@ -100,6 +100,23 @@ def test_status_saysHowManyBlocksAreEncoded(fresh_daemon: Daemon) -> None:
         assert "3 of 4 blocks (75 %) put since the start in namespaces with an encoding, in 76 % of their bytes" in told
 
 
+def test_status_saysTheErrorOfALossyEncoding_byLayer(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start(ssd__bytes="256MiB")
+    with Client(stopped_daemon.socket_path, timeout=60) as client:
+        for kind in KINDS:
+            name = f"errors/{kind}"
+            some = keys(name, 20)
+            namespace = client.namespace(name, block_bytes=BLOCK_BYTES, encoding=encoding(kind), form="LCHND:4x16:2x2x256")
+            assert namespace.put(some, kv_blocks(some, BLOCK_BYTES)) == [Status.OK] * 20
+            assert namespace.flush().status is Status.OK
+        told = stopped_daemon.command("status").stdout
+    (line,) = (line for line in told.splitlines() if "of 'errors/fp8'" in line)
+    mean = float(line.split()[1])
+    assert 1.5 < mean < 3.0, line
+    assert line.startswith("error ") and line.endswith("% in its 4 layers")
+    assert "errors/exact" not in told
+
+
 def test_put_aSingleBlockThatDoesNotFit_isStoredRaw(client: Client) -> None:
     namespace = encoded(client, "single")
     block = os.urandom(BLOCK_BYTES)

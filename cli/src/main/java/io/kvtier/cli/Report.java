@@ -64,6 +64,15 @@ record Report(JsonObject json) {
       return json.getLong("ssd_blocks", 0);
     }
 
+    /** The mean relative error of each layer in a lossy encoding; empty if none is known. */
+    List<Double> encodingErrors() {
+      List<Double> errors = new ArrayList<>();
+      if (json.get("encoding_errors") instanceof JsonArray all) {
+        all.forEach(error -> errors.add(error.asDouble()));
+      }
+      return errors;
+    }
+
     Map<String, String> properties() {
       Map<String, String> properties = new LinkedHashMap<>();
       if (json.get("properties") instanceof JsonObject object) {

@@ -7,6 +7,8 @@ import io.kvtier.client.DaemonInfo;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.PingResult;
 import io.kvtier.protocol.Status;
+import java.util.DoubleSummaryStatistics;
+import java.util.Locale;
 import java.util.Map;
 import picocli.CommandLine.Command;
 
@@ -16,6 +18,9 @@ import picocli.CommandLine.Command;
     description = "Shows whether the daemon answers, what is wrong with it, and how full it is.",
     footer = {"", "Exit code: 0 if the daemon answers, 1 if it does not, 3 if there is no daemon."})
 final class StatusCommand extends DaemonCommand {
+  /** Maximum namespaces whose errors are shown: the ones with the most bytes. */
+  private static final int LOSSY_MAX = 5;
+
   @Override
   int run(CacheClient client) {
     PingResult ping = client.ping().join();
@@ -140,6 +145,10 @@ final class StatusCommand extends DaemonCommand {
     if (!encoded.isEmpty()) {
       line(pad("encoded") + encoded);
     }
+    report.namespaces().stream()
+        .filter(namespace -> !namespace.encodingErrors().isEmpty())
+        .limit(LOSSY_MAX)
+        .forEach(namespace -> line(pad("error") + error(namespace)));
     return 0;
   }
 
@@ -193,6 +202,21 @@ final class StatusCommand extends DaemonCommand {
     return share(blocks, blocks + raw)
         + " put since the start in namespaces with an encoding"
         + (rawBytes == 0 ? "" : ", in " + Units.percent(bytes, rawBytes) + " of their bytes");
+  }
+
+  /** How lossy the encoding of a namespace was, in words. */
+  private static String error(Report.Namespace namespace) {
+    DoubleSummaryStatistics layers =
+        namespace.encodingErrors().stream().mapToDouble(Double::doubleValue).summaryStatistics();
+    String mean = String.format(Locale.ROOT, "%.2f %%", 100 * layers.getAverage());
+    String range =
+        String.format(
+            Locale.ROOT,
+            ", from %.2f to %.2f %% in its %d layers",
+            100 * layers.getMin(),
+            100 * layers.getMax(),
+            layers.getCount());
+    return mean + " of '" + namespace.fullName() + "'" + (layers.getCount() == 1 ? "" : range);
   }
 
   private static String placeName(CacheClient client) {

@@ -39,6 +39,9 @@ public record KvLayout(
     List<KvPart> parts,
     int blockLayers,
     int firstLayer) {
+  /** The property of a namespace that tells the form of its blocks: {@link #blockForm}. */
+  public static final String FORM_PROPERTY = "form";
+
   /** The alignment of each part of a block on the host. */
   public static final int PART_ALIGNMENT_BYTES = 16;
 

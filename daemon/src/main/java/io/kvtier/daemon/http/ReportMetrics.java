@@ -4,6 +4,7 @@ import io.kvtier.daemon.index.KnownTiers;
 import io.kvtier.daemon.index.core.TierTraits;
 import io.prometheus.metrics.model.registry.MultiCollector;
 import io.prometheus.metrics.model.snapshots.MetricSnapshots;
+import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -384,6 +385,28 @@ final class ReportMetrics implements MultiCollector {
       namespace(out, "kvtier_namespace_bytes", bytes, owner, "host", held.hostBytes);
       namespace(out, "kvtier_namespace_bytes", bytes, owner, "ssd", held.ssdBytes);
     });
+    for (JsonObject one : namespaces) {
+      Owner owner = new Owner(one.getString("tenant", ""), one.getString("name", ""));
+      if (shown.containsKey(owner)) {
+        errors(out, owner, one.getJsonArray("encoding_errors", new JsonArray()));
+      }
+    }
+  }
+
+  private static void errors(Families out, Owner owner, JsonArray means) {
+    for (int layer = 0; layer < means.size(); layer++) {
+      out.gauge(
+          "kvtier_encoding_error_ratio",
+          "Mean relative error of blocks in a lossy encoding, by layer: sums of differences by sums"
+              + " of magnitudes",
+          means.getDouble(layer),
+          "namespace",
+          owner.namespace,
+          "tenant",
+          owner.tenant,
+          "layer",
+          means.size() == 1 ? "all" : String.valueOf(layer));
+    }
   }
 
   private static void namespace(

@@ -168,6 +168,24 @@ final class MetricsPageTest {
   }
 
   @Test
+  void errorsOfALossyEncoding_haveSeriesByLayer() throws Exception {
+    List<JsonObject> namespaces =
+        List.of(
+            namespace("", "layers", 3).put("encoding_errors", new JsonArray().add(0.025).add(0.03)),
+            namespace("", "whole", 2).put("encoding_errors", new JsonArray().add(0.02)),
+            namespace("", "raw", 1));
+
+    String page = scraped(report(namespaces));
+
+    assertEquals(
+        List.of(
+            "kvtier_encoding_error_ratio{layer=\"0\",namespace=\"layers\",tenant=\"\"} 0.025",
+            "kvtier_encoding_error_ratio{layer=\"1\",namespace=\"layers\",tenant=\"\"} 0.03",
+            "kvtier_encoding_error_ratio{layer=\"all\",namespace=\"whole\",tenant=\"\"} 0.02"),
+        lines(page, "kvtier_encoding_error_ratio").stream().sorted().toList());
+  }
+
+  @Test
   void namespaces_ofOneNameOfTwoTenants_areSeriesOfTheirOwn() throws Exception {
     List<JsonObject> namespaces =
         List.of(

@@ -67,6 +67,7 @@ final class ObjectBlock {
     if (Checksums.of(bytes) != transfer.checksum) {
       return Status.CORRUPT;
     }
+    transfer.measureErrors();
     // The annotation and the tag stand in the buffer behind the bytes.
     int extraBytes = transfer.annotationBytes + (cipher == null ? 0 : ObjectCipher.TAG_BYTES);
     MemorySegment stored = bytes;

@@ -34,6 +34,7 @@ public final class StoredBlock {
     if (Checksums.of(transfer.bytes()) != transfer.checksum) {
       return Status.CORRUPT;
     }
+    transfer.measureErrors();
     fill(transfer, header);
     close(header);
     transfer.writtenBytes = transfer.length;
@@ -50,6 +51,7 @@ public final class StoredBlock {
     if (Checksums.of(transfer.bytes()) != transfer.checksum) {
       return Sealed.CORRUPT;
     }
+    transfer.measureErrors();
     fill(transfer, header);
     boolean encoded = buffer.encode(transfer);
     if (encoded) {

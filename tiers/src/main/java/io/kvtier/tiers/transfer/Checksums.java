@@ -25,6 +25,7 @@ public final class Checksums {
       return;
     }
     transfer.checksum = of(transfer.bytes());
+    transfer.measureErrors();
     BlockEncoding encoding = transfer.encoding;
     boolean isEncoded = encoding != null && transfer.length == encoding.encodedBytes();
     transfer.status =

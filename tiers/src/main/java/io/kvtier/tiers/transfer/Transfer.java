@@ -1,6 +1,7 @@
 package io.kvtier.tiers.transfer;
 
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingErrors;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
@@ -85,6 +86,12 @@ public final class Transfer {
 
   /** CHECKSUM: parts of the block that are decoded to its slot first; null when all are there. */
   public @Nullable EncodedGranules rest;
+
+  /**
+   * CHECKSUM and STORE: where the errors of the bytes are added up, once their checksum is known;
+   * null when they are not measured.
+   */
+  public @Nullable EncodingErrors errors;
 
   /** The device of a lower tier, and the region of the device. */
   public int device;
@@ -187,6 +194,13 @@ public final class Transfer {
   /** The block's bytes. */
   public MemorySegment bytes() {
     return slab.asSlice(slabOffset, length);
+  }
+
+  /** Measures the errors of the bytes, if they are to be measured. The bytes must be sound. */
+  public void measureErrors() {
+    if (errors != null) {
+      errors.measure(bytes());
+    }
   }
 
   /** The whole slot, whose length suits direct IO. */

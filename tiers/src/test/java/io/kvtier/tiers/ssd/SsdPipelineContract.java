@@ -3,11 +3,15 @@ package io.kvtier.tiers.ssd;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import ch.qos.logback.classic.Logger;
 import ch.qos.logback.classic.spi.ILoggingEvent;
 import ch.qos.logback.core.read.ListAppender;
+import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingErrors;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
@@ -142,6 +146,28 @@ abstract class SsdPipelineContract {
       assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.LOAD));
       assertEquals(block.checksum, Checksums.of(block.bytes()));
       assertTrue(block.elapsedNs > 0);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void store_blockThatIsMeasured_addsItsErrors_ifItIsSound(boolean isEncodedForTheDevice)
+      throws Exception {
+    codec = isEncodedForTheDevice ? BlockCodecs.create("zstd") : BlockCodecs.none();
+    EncodingErrors errors =
+        EncodingErrors.of(new BlockEncoding(EncodingKind.FP8, 640, BLOCK_BYTES / 656), null);
+    assertNotNull(errors);
+    try (FileDevice device = open();
+        Pipeline pipeline = start(device)) {
+      Transfer block = block(0, 7, 130);
+      fill(block, 42);
+      block.errors = errors;
+      block.checksum ^= 1;
+      assertEquals(Status.CORRUPT, run(pipeline, block, Transfer.Kind.STORE));
+      assertEquals(0, errors.means().length);
+      block.checksum ^= 1;
+      assertEquals(Status.OK, run(pipeline, block, Transfer.Kind.STORE));
+      assertEquals(1, errors.means().length);
     }
   }
 

@@ -1,7 +1,9 @@
 package io.kvtier.daemon.index.core;
 
 import io.kvtier.daemon.access.Grant;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.EncodingErrors;
 import io.kvtier.protocol.RequestDescriptor;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -39,6 +41,7 @@ public final class Namespaces {
    * @param tenant the owner; another tenant can have a namespace with an equal name
    * @param blockBytes the bytes of a raw block
    * @param encoding how clients may encode blocks; null when they may not
+   * @param errors the errors of encoded blocks; null when the encoding has none
    * @param identity no other namespace has an equal one
    */
   public record Namespace(
@@ -48,6 +51,7 @@ public final class Namespaces {
       String name,
       long blockBytes,
       @Nullable BlockEncoding encoding,
+      @Nullable EncodingErrors errors,
       Map<String, String> properties,
       Identity identity) {
     /** The bytes of a block in one of its forms, as it is stored. */
@@ -223,6 +227,7 @@ public final class Namespaces {
     String text = textOf(tenants.name(tenant), blockBytes, properties);
     int reused = free.nextSetBit(0);
     int id = reused < 0 ? byId.size() : reused;
+    BlockEncoding encoding = BlockEncoding.of(properties, blockBytes);
     Namespace namespace =
         new Namespace(
             id,
@@ -230,7 +235,8 @@ public final class Namespaces {
             tenant,
             name,
             blockBytes,
-            BlockEncoding.of(properties, blockBytes),
+            encoding,
+            EncodingErrors.of(encoding, properties.get(KvLayout.FORM_PROPERTY)),
             properties,
             new Identity(text, fingerprintOf(text)));
     if (reused < 0) {

@@ -27,9 +27,6 @@ import org.jspecify.annotations.Nullable;
  * Confined to the index.
  */
 final class Regions {
-  /** The property of a namespace that tells the form of its blocks: {@link KvLayout#blockForm}. */
-  static final String FORM = "form";
-
   /** The most regions of a session. */
   static final int REGIONS_MAX = 64;
 
@@ -108,16 +105,16 @@ final class Regions {
           + " register a namespace without "
           + BlockEncoding.PROPERTY;
     }
-    String form = namespace.properties().get(FORM);
+    String form = namespace.properties().get(KvLayout.FORM_PROPERTY);
     Shard shard = layout.shard();
     if (form == null && !shard.isWhole()) {
       return "namespace '"
           + namespace.name()
           + "' has no property '"
-          + FORM
+          + KvLayout.FORM_PROPERTY
           + "', and the region has only some layers or heads of its blocks: register a namespace"
           + " with "
-          + FORM
+          + KvLayout.FORM_PROPERTY
           + "="
           + layout.blockForm();
     }

@@ -182,6 +182,7 @@ public record Report(
    *
    * @param blocks how many blocks are in each tier, by the tier's name
    * @param tenant null for a namespace of no tenant
+   * @param errors the mean relative error of each layer of encoded blocks; empty if there is none
    */
   public record Namespace(
       int id,
@@ -190,6 +191,7 @@ public record Report(
       String fingerprint,
       long blockBytes,
       Map<String, Long> blocks,
+      List<Double> errors,
       Map<String, String> properties) {}
 
   /**

@@ -277,6 +277,11 @@ public final class ReportJson {
     namespace.properties().forEach(properties::add);
     json.add("fingerprint", namespace.fingerprint()).add("block_bytes", namespace.blockBytes());
     namespace.blocks().forEach((tier, blocks) -> json.add(tier + "_blocks", blocks));
+    if (!namespace.errors().isEmpty()) {
+      JsonArray errors = new JsonArray();
+      namespace.errors().forEach(error -> errors.add(Math.round(error * 1e6) / 1e6));
+      json.add("encoding_errors", errors);
+    }
     return json.add("properties", properties);
   }
 

@@ -17,6 +17,7 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.SessionTable;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.daemon.index.transfer.LowerTier;
+import io.kvtier.layout.encoding.EncodingErrors;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.gpu.DevicePipeline;
@@ -34,6 +35,7 @@ import java.util.function.Function;
 import java.util.function.IntPredicate;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import java.util.stream.DoubleStream;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -272,7 +274,12 @@ public final class StatsReport {
         namespace.fingerprint().inHex(),
         namespace.blockBytes(),
         ofTiers(tier -> (long) tier.residentOf(id)),
+        errors(namespace.errors()),
         namespace.properties());
+  }
+
+  private static List<Double> errors(@Nullable EncodingErrors errors) {
+    return errors == null ? List.of() : DoubleStream.of(errors.means()).boxed().toList();
   }
 
   /** A value for each tier, by the tier's name, in the order of tiers. */

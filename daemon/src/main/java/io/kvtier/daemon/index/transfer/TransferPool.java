@@ -5,11 +5,13 @@ import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.core.Latencies;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.daemon.index.space.ResidentTier;
+import io.kvtier.layout.encoding.EncodingErrors;
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The transfers of an index, in a fixed number. Fills a transfer from the record of a block, and
@@ -136,7 +138,16 @@ final class TransferPool {
         why == Purpose.AUDIT || kind == Transfer.Kind.LOAD
             ? namespaces.of(directory, block).encoding()
             : null;
+    transfer.errors = kind == Transfer.Kind.LOAD ? null : errorsToMeasure(block);
     return transfer;
+  }
+
+  /** Where the errors of a block are measured; null: they are not, or there are none. */
+  private @Nullable EncodingErrors errorsToMeasure(int block) {
+    EncodingErrors errors = namespaces.of(directory, block).errors();
+    boolean isMeasured =
+        errors != null && directory.has(Directory.FLAG_ENCODED, block) && errors.isNextMeasured();
+    return isMeasured ? errors : null;
   }
 
   /** Fills in everything except the places of the bytes, in memory and on a device. */

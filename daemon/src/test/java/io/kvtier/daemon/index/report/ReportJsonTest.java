@@ -50,7 +50,14 @@ final class ReportJsonTest {
 
   private static Report.Namespace namespace(int id, String name) {
     return new Report.Namespace(
-        id, name, null, "ff", 4096, Map.of("host", 1L, "ssd", 2L), Map.of("model", name));
+        id,
+        name,
+        null,
+        "ff",
+        4096,
+        Map.of("host", 1L, "ssd", 2L),
+        List.of(),
+        Map.of("model", name));
   }
 
   private static JsonObject read(String json) {
