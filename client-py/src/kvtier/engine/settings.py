@@ -53,7 +53,7 @@ class Settings:
     """whether blocks are stored with their tokens, for a daemon that publishes KV events"""
     encoding: str = "none"
     """how blocks are stored: 'none', as they are; 'exact', elements of bf16 in about 0.76 of their bytes, without loss; or 'fp8', in about 0.51
-    of their bytes, with a relative error of about 2.6 %. Engines with one of the encodings have namespaces of their own"""
+    of their bytes, with a relative error of about 2.2 %. Engines with one of the encodings have namespaces of their own"""
     share: str = "auto"
     """whether engines on other GPUs of the host get blocks from this one's memory, from GPU to GPU: 'on', 'off', or 'auto': where this
     engine is one of several data-parallel ranks"""
