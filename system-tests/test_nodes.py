@@ -349,7 +349,7 @@ def said_to(port: int, words: bytes, context: ssl.SSLContext | None = None) -> b
 
 
 def frame_of(kind: int, body: bytes = b"", receiver: int = 0) -> bytes:
-    return struct.pack("<IIQQQIIIIQQ", 0x314E564B, kind, 7, receiver, 1, len(body), 0, 0, 0, 0, 0) + body
+    return struct.pack("<IIQQQIIIIQQ", 0x324E564B, kind, 7, receiver, 1, len(body), 0, 0, 0, 0, 0) + body
 
 
 def hello(token: str = "") -> bytes:
@@ -370,7 +370,7 @@ def test_nodeWithoutACertificate_hearsNothing_andIsCounted(folder: Path) -> None
         context.load_cert_chain(secure["tls__certificate"], secure["tls__key"])
         with socket.create_connection(("127.0.0.1", only.port), timeout=20) as plain, context.wrap_socket(plain) as channel:
             channel.sendall(hello(token))
-            assert struct.unpack_from("<II", channel.recv(1 << 16)) == (0x314E564B, 2)
+            assert struct.unpack_from("<II", channel.recv(1 << 16)) == (0x324E564B, 2)
         assert only.count("node_refused") == refused + 1
 
 
@@ -434,7 +434,7 @@ def test_handshakeThatIsSaidAgain_isRefused_andCounted(folder: Path) -> None:
         for words in between.said:
             # The handshake, HELLO and requests, byte for byte.
             heard = said_to(first.port, bytes(words))
-            assert struct.pack("<I", 0x314E564B) not in heard
+            assert struct.pack("<I", 0x324E564B) not in heard
         assert eventually(lambda: first.count("node_refused") == refused + len(between.said))
         assert first.count("node_served") == served
         second.start()
@@ -453,6 +453,11 @@ def test_garbageOfANodeThatWasLetIn_endsItsConnection_andLeavesNothing(folder: P
             (4, struct.pack("<QQIIII", 1, 2, 0, 8, (1 << 32) - 1, 0)),
             (6, struct.pack("<QQIIII", 1, 2, 0, 8, 1, (1 << 32) - 1) + bytes(8)),  # FETCH of a negative length
             (6, b"\0" * 31),
+            (6, struct.pack("<QQIIII", 1, 2, 0, 8, 65, 4096) + bytes(8 * 65)),  # more blocks than one FETCH may name
+            (6, struct.pack("<QQIIII", 1, 2, 0, 8, 64, 4096) + bytes(8 * 63)),
+            (9, b""),  # RELEASE of no lease
+            (9, bytes(12)),
+            (9, bytes(8 * 65)),
             (12, bytes(15)),  # SPACE
             (12, bytes(16) + os.urandom(64)),
             (13, bytes(40)),  # RESERVE
@@ -470,11 +475,11 @@ def test_garbageOfANodeThatWasLetIn_endsItsConnection_andLeavesNothing(folder: P
         ):
             with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", first.port), timeout=20) as node:
                 node.sendall(hello())
-                assert node.recv(1 << 16)[:8] == struct.pack("<II", 0x314E564B, 2), "it was let in"
+                assert node.recv(1 << 16)[:8] == struct.pack("<II", 0x324E564B, 2), "it was let in"
                 node.sendall(frame_of(kind, body, start) + frame_of(10, b"", start))
                 # Either the node answers the PING behind the frame, or it hangs up.
                 heard = b""
-                while struct.pack("<II", 0x314E564B, 11) not in heard and (more := node.recv(1 << 16)):
+                while struct.pack("<II", 0x324E564B, 11) not in heard and (more := node.recv(1 << 16)):
                     heard += more
             first.daemon.command("status").check_returncode()
         counters = first.client.counters()
@@ -491,8 +496,8 @@ def test_attackers_areCutOff_counted_andLockNobodyOut(folder: Path) -> None:
         for garbage in (
             b"GET / HTTP/1.1\r\n\r\n" + bytes(100),
             os.urandom(4096),
-            struct.pack("<IIQQQIIIIQQ", 0x314E564B, 1, 7, 0, 1, 1 << 30, 0, 0, 0, 0, 0),
-            struct.pack("<IIQQQIIIIQQ", 0x314E564B, 7, 7, 0, 1, 0, 1 << 30, 0, 0, 0, 0),
+            struct.pack("<IIQQQIIIIQQ", 0x324E564B, 1, 7, 0, 1, 1 << 30, 0, 0, 0, 0, 0),
+            struct.pack("<IIQQQIIIIQQ", 0x324E564B, 7, 7, 0, 1, 0, 1 << 30, 0, 0, 0, 0),
             frame_of(99),
             frame_of(1),
         ):

@@ -8,7 +8,7 @@ from checks.attacks.hostile_daemon import CALL_TIMEOUT_S, Left, Wrong
 HELLO, WELCOME, ASK, PING, PONG, PUSH, ANNOUNCE, LOCATE = 1, 2, 4, 10, 11, 17, 20, 22
 KEYS_MAX = 2048
 ENTRIES_MAX = 4096
-_MAGIC = 0x314E564B
+_MAGIC = 0x324E564B
 # Magic, type, the numbers of both starts, request, lengths of body and block, checksum, status, lease, zero.
 _HEAD = struct.Struct("<IIQQQIIIIQQ")
 _OWN_START = 7

@@ -46,7 +46,7 @@ final class NodeTurns {
       while (keys < KEYS_PER_TURN && !session.nodeCalls.isEmpty()) {
         NodeCall call = session.nodeCalls.remove();
         calls.handle(session, call);
-        keys += KEYS_PER_CALL + (call instanceof NodeCall.Find find ? find.blocks().count() : 0);
+        keys += keysOf(call);
         count++;
       }
       keysLeft -= keys;
@@ -55,6 +55,16 @@ final class NodeTurns {
       }
     }
     return count;
+  }
+
+  /** The time of a call, as a number of keys that are looked up. */
+  private static int keysOf(NodeCall call) {
+    return switch (call) {
+      case NodeCall.Find find -> KEYS_PER_CALL + find.blocks().count();
+      case NodeCall.Lease lease -> KEYS_PER_CALL * lease.blocks().count();
+      case NodeCall.Release release -> KEYS_PER_CALL * release.leases().limit();
+      default -> KEYS_PER_CALL;
+    };
   }
 
   /** Carries out all calls of a session that is about to end. */

@@ -63,20 +63,21 @@ final class NodeLoop implements AutoCloseable {
     try (transport) {
       NodeServer serving = server;
       HandOver handing = handOver;
+      int moved = 0;
       while (!isClosed) {
         int work =
             reader.doWork()
                 + (serving == null ? 0 : serving.doWork())
                 + (handing == null ? 0 : handing.doWork());
-        bell.ring();
-        transport.poll(work > 0 ? 0 : Math.min(reader.waitNs(), SERVING_WAIT_NS));
-        bell.ring();
+        boolean isLast = work + moved == 0;
+        bell.ring(isLast);
+        moved = transport.poll(isLast ? Math.min(reader.waitNs(), SERVING_WAIT_NS) : 0);
       }
     } catch (RuntimeException | Error e) {
       defect.accept(e);
     } finally {
       // Links that were closed with the transport have ended their sessions with the index.
-      bell.ring();
+      bell.ring(true);
     }
   }
 

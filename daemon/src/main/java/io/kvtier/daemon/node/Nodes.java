@@ -96,7 +96,7 @@ public final class Nodes implements AutoCloseable {
     this.callers = callers;
     this.counters = counters;
     this.bell = bell;
-    roundBell = new RoundBell(bell);
+    roundBell = new RoundBell(bell, System::nanoTime);
     name = nameOf(config);
     Supplier<SSLContext> context = context(config, tls);
     Path tokenFile = config.tokenFile();

@@ -1,30 +1,51 @@
 package io.kvtier.daemon.node;
 
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.LongSupplier;
+
 /**
- * Wakes the index once for all news of a round of a loop. An index that wakes for each block takes
- * the processor from the thread that reads the next block. Only the threads of loops may have the
- * index woken here, because other threads have no rounds.
+ * Wakes the index for the news of several rounds of a loop. An index that wakes for each block
+ * takes the processor from the thread that reads the next block. Only the threads of loops may have
+ * the index woken here, because other threads have no rounds.
  */
 final class RoundBell implements Runnable {
-  private final Runnable bell;
-  private volatile boolean isDue;
+  /** So much news has the index woken before the loop has nothing more to do. */
+  static final int NEWS_MAX = 16;
 
-  RoundBell(Runnable bell) {
+  /** The longest time for which news waits while the loop has something to do. */
+  static final long WAIT_NS_MAX = TimeUnit.MICROSECONDS.toNanos(250);
+
+  private final Runnable bell;
+  private final LongSupplier clock;
+  private final AtomicInteger news = new AtomicInteger();
+
+  /** The time of the first news that waits. */
+  private volatile long sinceNs;
+
+  RoundBell(Runnable bell, LongSupplier clock) {
     this.bell = bell;
+    this.clock = clock;
   }
 
-  /** Has the index woken at the end of the round. */
+  /** Has the index woken at the end of this round, or of one soon after. */
   @Override
   public void run() {
-    if (!isDue) {
-      isDue = true;
+    if (news.getAndIncrement() == 0) {
+      sinceNs = clock.getAsLong();
     }
   }
 
-  /** A round is over. */
-  void ring() {
-    if (isDue) {
-      isDue = false;
+  /**
+   * A round is over.
+   *
+   * @param isLast whether the loop has nothing more to do
+   */
+  void ring(boolean isLast) {
+    int waiting = news.get();
+    if (waiting > 0
+        && (isLast || waiting >= NEWS_MAX || clock.getAsLong() - sinceNs >= WAIT_NS_MAX)) {
+      news.set(0);
       bell.run();
     }
   }

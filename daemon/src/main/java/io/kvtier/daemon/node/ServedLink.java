@@ -17,6 +17,7 @@ import io.kvtier.tiers.node.NodeLink;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -180,10 +181,7 @@ final class ServedLink implements NodeLink.Listener {
     ByteBuffer memory = server.keyMemory().take(keyMemoryBytes(keys));
     NodeCall call =
         new NodeCall.Find(
-            blocks(
-                keys,
-                IndexKeys.copy(
-                    keys.keyBytes(), keys.count(), keys.keys(), MemorySegment.ofBuffer(memory))),
+            blocks(keys, memory),
             found ->
                 server.later(() -> {
                   server.keyMemory().giveBack(memory);
@@ -221,6 +219,12 @@ final class ServedLink implements NodeLink.Listener {
 
   static NodeCall.Blocks blocks(Messages.Keys keys) {
     return blocks(keys, IndexKeys.of(keys.keyBytes(), keys.count(), keys.keys()));
+  }
+
+  private static NodeCall.Blocks blocks(Messages.Keys keys, ByteBuffer memory) {
+    return blocks(
+        keys,
+        IndexKeys.copy(keys.keyBytes(), keys.count(), keys.keys(), MemorySegment.ofBuffer(memory)));
   }
 
   private static NodeCall.Blocks blocks(Messages.Keys keys, MemorySegment copied) {
@@ -261,33 +265,48 @@ final class ServedLink implements NodeLink.Listener {
   // ---- blocks
 
   private void fetch(Session now, NodeLink from, Frame frame) throws FrameException {
-    Messages.Keys keys = Messages.Keys.of(frame.body());
-    if (keys.count() != 1 || keys.blockBytes() == 0) {
-      throw new FrameException(
-          "a FETCH names " + keys.count() + " blocks of " + keys.blockBytes() + " bytes");
-    }
+    Messages.Keys keys = Messages.Keys.ofFetch(frame.body());
     long id = frame.id();
-    if (fetches + leases.size() >= LEASES_MAX) {
-      from.send(answer(FrameType.NONE, Status.BUSY, id));
+    int count = keys.count();
+    if (fetches + leases.size() + count > LEASES_MAX) {
+      busy(from, id, count);
       return;
     }
-    fetches++;
+    fetches += count;
+    ByteBuffer memory = server.keyMemory().take(keyMemoryBytes(keys));
     NodeCall call =
         new NodeCall.Lease(
-            blocks(keys),
+            blocks(keys, memory),
             keys.blockBytes(),
-            leased -> server.later(() -> leased(from, id, leased)));
+            leased ->
+                server.later(() -> {
+                  server.keyMemory().giveBack(memory);
+                  leased(from, id, leased);
+                }));
     if (!server.index().call(now, call)) {
-      fetches--;
-      from.send(answer(FrameType.NONE, Status.BUSY, id));
+      server.keyMemory().giveBack(memory);
+      fetches -= count;
+      busy(from, id, count);
+    }
+  }
+
+  private void busy(NodeLink from, long id, int count) {
+    for (int i = 0; i < count; i++) {
+      from.send(answer(FrameType.NONE, Status.BUSY, id + i));
+    }
+  }
+
+  private void leased(NodeLink from, long id, List<NodeCall.Leased> leased) {
+    fetches -= leased.size();
+    if (session == null) {
+      return; // the leases ended with the session
+    }
+    for (int i = 0; i < leased.size(); i++) {
+      leased(from, id + i, leased.get(i));
     }
   }
 
   private void leased(NodeLink from, long id, NodeCall.Leased leased) {
-    fetches--;
-    if (session == null) {
-      return; // the lease ended with the session
-    }
     switch (leased) {
       case NodeCall.Leased.Here here -> {
         leases.put(here.lease(), false);
@@ -305,15 +324,21 @@ final class ServedLink implements NodeLink.Listener {
   }
 
   private void release(Session now, Frame frame) throws FrameException {
-    Boolean isSent = leases.get(frame.lease());
-    if (isSent == null) {
-      return; // it has ended already
+    long[] released = Messages.leases(frame.body());
+    LongBuffer ended = LongBuffer.allocate(released.length);
+    for (long lease : released) {
+      Boolean isSent = leases.remove(lease);
+      if (isSent == null) {
+        continue; // it has ended already
+      }
+      if (!isSent) {
+        throw new FrameException("a node releases a block that is not sent yet");
+      }
+      ended.put(lease);
     }
-    if (!isSent) {
-      throw new FrameException("a node releases a block that is not sent yet");
+    if (ended.flip().hasRemaining()) {
+      server.surely(now, new NodeCall.Release(ended, frame.status() == Status.CORRUPT));
     }
-    leases.remove(frame.lease());
-    server.surely(now, new NodeCall.Release(frame.lease(), frame.status() == Status.CORRUPT));
   }
 
   @Override

@@ -37,6 +37,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -70,6 +71,8 @@ final class ClusterSimulation implements AutoCloseable {
     LEASE_RELEASED_BEFORE_THE_READ_ENDED,
     /** A slot is given to another block while bytes for the first still arrive. */
     LATE_BYTES_INTO_A_REUSED_SLOT,
+    /** The blocks of one FETCH are taken for each other. */
+    BLOCKS_OF_A_FETCH_IN_ANOTHER_ORDER,
     /** Bytes that came are not verified. */
     READ_WITHOUT_VERIFYING,
     /** A node sends what stands where a block once was. */
@@ -467,8 +470,11 @@ final class ClusterSimulation implements AutoCloseable {
     private @Nullable Writer writer;
     private @Nullable Decoder decoder;
 
-    /** The key that the client waits for; -1: none. */
+    /** The first key that the client waits for; -1: none. */
     private long sought = -1;
+
+    /** How many keys the client waits for. */
+    private int soughtCount;
 
     /** The key that the client waits to write; -1: none. */
     private long put = -1;
@@ -678,6 +684,7 @@ final class ClusterSimulation implements AutoCloseable {
               planted == Planted.STALE_INCARNATION_ACCEPTED);
       return switch (planted) {
         case LEASE_RELEASED_BEFORE_THE_READ_ENDED -> new EarlyRelease(sessions);
+        case BLOCKS_OF_A_FETCH_IN_ANOTHER_ORDER -> new Disordered(sessions);
         case PIECES_SENT_WITHOUT_A_LEASE -> new EarlyUnfollow(sessions);
         case HINT_TAKEN_FOR_TRUTH -> new Trusting(sessions, index);
         case PUSH_VISIBLE_BEFORE_ITS_CHECKSUM, LATE_PUSH_INTO_A_REUSED_SLOT ->
@@ -752,12 +759,14 @@ final class ClusterSimulation implements AutoCloseable {
       return harness().slabs().asSlice(answer.places().getFirst(), IndexHarness.SLOT_BYTES);
     }
 
+    /** Gets a block, or two that can be fetched together. */
     void get(long key) throws ProtocolViolation {
       if (isFree()) {
         sought = key;
+        soughtCount = key + 1 < KEYS ? 1 + random.nextInt(2) : 1;
         deadlineNs = nowNs + DEADLINE_NS;
         gets++;
-        client().sendKeys(Verb.ACQUIRE, key, 1);
+        client().sendKeys(Verb.ACQUIRE, key, soughtCount);
       }
     }
 
@@ -799,14 +808,21 @@ final class ClusterSimulation implements AutoCloseable {
     }
 
     private void check(IndexHarness.Answer answer) throws ProtocolViolation {
-      if (answer.first() != Status.OK) {
-        return;
+      int found = 0;
+      for (int i = 0; i < soughtCount; i++) {
+        if ((i == 0 ? answer.first() : answer.last()) == Status.OK) {
+          check(sought + i, answer.places().get(found), answer.ids().get(found));
+          found++;
+        }
       }
+    }
+
+    private void check(long key, long place, long lease) throws ProtocolViolation {
       hits++;
-      if (!holds(slot(answer), sought)) {
-        throw new Violation("a get of key " + sought + " at " + address + " has wrong bytes");
+      if (!holds(harness().slabs().asSlice(place, IndexHarness.SLOT_BYTES), key)) {
+        throw new Violation("a get of key " + key + " at " + address + " has wrong bytes");
       }
-      client().sendIds(Verb.RELEASE, 0, 1, answer.ids().getFirst());
+      client().sendIds(Verb.RELEASE, 0, 1, lease);
       IndexHarness.Answer ignored = client().await();
     }
 
@@ -1073,6 +1089,10 @@ final class ClusterSimulation implements AutoCloseable {
     }
   }
 
+  private static long key(NodeCall.Blocks blocks, int i) {
+    return blocks.keys().get(ValueLayout.JAVA_LONG_UNALIGNED, blocks.at(i));
+  }
+
   /** Notes which blocks this start of a node has said it has. Others ask for no other blocks. */
   private static final class Honest extends Passing {
     /** Whether others can't know which start of the node answers. */
@@ -1085,17 +1105,15 @@ final class ClusterSimulation implements AutoCloseable {
       this.isForged = isForged;
     }
 
-    private static long key(NodeCall.Blocks blocks, int i) {
-      return blocks.keys().get(ValueLayout.JAVA_LONG_UNALIGNED, blocks.at(i));
-    }
-
     @Override
     public boolean call(Session session, NodeCall call) {
-      if (call instanceof NodeCall.Lease lease
-          && !isForged
-          && !told.contains(key(lease.block(), 0))) {
-        throw new Violation(
-            "a node is asked for key " + key(lease.block(), 0) + ", which it never said it had");
+      if (call instanceof NodeCall.Lease lease && !isForged) {
+        for (int i = 0; i < lease.blocks().count(); i++) {
+          long key = key(lease.blocks(), i);
+          if (!told.contains(key)) {
+            throw new Violation("a node is asked for key " + key + ", which it never said it had");
+          }
+        }
       }
       return call instanceof NodeCall.Find find
           ? index.call(
@@ -1124,21 +1142,48 @@ final class ClusterSimulation implements AutoCloseable {
       super(index);
     }
 
+    private static LongBuffer leasesOf(List<NodeCall.Leased> leased) {
+      LongBuffer leases = LongBuffer.allocate(leased.size());
+      for (NodeCall.Leased one : leased) {
+        if (one instanceof NodeCall.Leased.Here here) {
+          leases.put(here.lease());
+        }
+      }
+      return leases.flip();
+    }
+
     @Override
     public boolean call(Session session, NodeCall call) {
       return call instanceof NodeCall.Lease lease
           ? index.call(
               session,
               new NodeCall.Lease(
-                  lease.block(),
+                  lease.blocks(),
                   lease.blockBytes(),
                   leased -> {
                     lease.answer().accept(leased);
-                    if (leased instanceof NodeCall.Leased.Here here) {
-                      boolean ignored =
-                          index.call(session, new NodeCall.Release(here.lease(), false));
-                    }
+                    boolean ignored =
+                        index.call(session, new NodeCall.Release(leasesOf(leased), false));
                   }))
+          : index.call(session, call);
+    }
+  }
+
+  /** Answers the blocks of each FETCH from the last to the first. */
+  private static final class Disordered extends Passing {
+    Disordered(NodeIndex index) {
+      super(index);
+    }
+
+    @Override
+    public boolean call(Session session, NodeCall call) {
+      return call instanceof NodeCall.Lease lease
+          ? index.call(
+              session,
+              new NodeCall.Lease(
+                  lease.blocks(),
+                  lease.blockBytes(),
+                  leased -> lease.answer().accept(leased.reversed())))
           : index.call(session, call);
     }
   }
@@ -1222,32 +1267,29 @@ final class ClusterSimulation implements AutoCloseable {
           ? index.call(
               session,
               new NodeCall.Lease(
-                  lease.block(), lease.blockBytes(), leased -> answer(lease, leased)))
+                  lease.blocks(), lease.blockBytes(), leased -> answer(lease, leased)))
           : index.call(session, call);
     }
 
-    private void answer(NodeCall.Lease lease, NodeCall.Leased leased) {
-      long key = lease.block().keys().get(ValueLayout.JAVA_LONG_UNALIGNED, 0);
+    private void answer(NodeCall.Lease lease, List<NodeCall.Leased> leased) {
+      List<NodeCall.Leased> believed = new ArrayList<>();
+      for (int i = 0; i < leased.size(); i++) {
+        believed.add(believed(key(lease.blocks(), i), leased.get(i)));
+      }
+      lease.answer().accept(believed);
+    }
+
+    private NodeCall.Leased believed(long key, NodeCall.Leased leased) {
       if (leased instanceof NodeCall.Leased.Here here) {
         remembered.put(key, here);
       }
       NodeCall.Leased.Here before = remembered.get(key);
-      if (before == null) {
-        lease.answer().accept(leased);
-        return;
+      if (before == null || !(leased instanceof NodeCall.Leased.Absent)) {
+        return leased;
       }
       MemorySegment slot = harness.slabs().asSlice(before.offset(), before.length());
-      lease
-          .answer()
-          .accept(
-              leased instanceof NodeCall.Leased.Absent
-                  ? new NodeCall.Leased.Here(
-                      before.lease(),
-                      before.slab(),
-                      before.offset(),
-                      before.length(),
-                      Checksums.of(slot))
-                  : leased);
+      return new NodeCall.Leased.Here(
+          before.lease(), before.slab(), before.offset(), before.length(), Checksums.of(slot));
     }
   }
 }

@@ -19,7 +19,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** A daemon sends blocks that another node expects, piece by piece, over every transport. */
-abstract class FollowContract extends ServedContract {
+abstract class FollowContract extends FetchContract {
   private static final int BLOCK = IndexHarness.SLOT_BYTES;
   private static final long KEY = 77;
   private static final long SECOND_NS = 1_000_000_000L;

@@ -19,7 +19,7 @@ class NodeLoopTest {
   private static final long SECOND_NS = TimeUnit.SECONDS.toNanos(1);
 
   private final Semaphore rings = new Semaphore(0);
-  private final RoundBell bell = new RoundBell(rings::release);
+  private final RoundBell bell = new RoundBell(rings::release, System::nanoTime);
 
   @Test
   void fetchThatEnds_wakesTheIndex() throws IOException, InterruptedException {

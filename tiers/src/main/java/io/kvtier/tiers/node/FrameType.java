@@ -22,7 +22,10 @@ public enum FrameType {
   /** Where the blocks of an ASK are: {@link Messages.Places}. */
   ANSWER(5),
 
-  /** Asks for the bytes of one block. */
+  /**
+   * Asks for the bytes of blocks of one length. The frame has the number of the first block. The
+   * numbers of the others follow, and each block is answered on its own.
+   */
   FETCH(6),
 
   /** The bytes of a block, and the lease that the holder keeps until RELEASE. */
@@ -31,7 +34,7 @@ public enum FrameType {
   /** The block of a FETCH or FOLLOW can't be had: the status says why. */
   NONE(8),
 
-  /** Ends a lease. The status is CORRUPT if the bytes did not match their checksum. */
+  /** Ends leases. The status is CORRUPT if the bytes did not match their checksum. */
   RELEASE(9),
 
   /** Asks for a PONG. */

@@ -13,6 +13,9 @@ public final class Messages {
   /** Maximum keys in one ASK. */
   public static final int KEYS_MAX = 2048;
 
+  /** Maximum blocks in one FETCH, and leases in one RELEASE. */
+  public static final int FETCHED_MAX = 64;
+
   private static final int TEXT_BYTES_MAX = 1024;
   private static final int KEY_BYTES_MAX = 32;
 
@@ -52,7 +55,23 @@ public final class Messages {
       long high, long low, int group, int keyBytes, int count, int blockBytes, ByteBuffer keys) {
     private static final int HEAD_BYTES = 32;
 
-    /** Reads the body of an ASK or FETCH. */
+    /** Reads the body of a FETCH. */
+    public static Keys ofFetch(ByteBuffer body) throws FrameException {
+      Keys keys = of(body);
+      if (keys.count > FETCHED_MAX || keys.blockBytes == 0) {
+        throw new FrameException(
+            "a FETCH names "
+                + keys.count
+                + " blocks of "
+                + keys.blockBytes
+                + " bytes, expected 1 to "
+                + FETCHED_MAX
+                + " blocks of some bytes");
+      }
+      return keys;
+    }
+
+    /** Reads the body of an ASK. */
     public static Keys of(ByteBuffer body) throws FrameException {
       if (body.remaining() < HEAD_BYTES) {
         throw new FrameException("a body of " + body.remaining() + " bytes names no block");
@@ -359,9 +378,39 @@ public final class Messages {
     }
   }
 
-  /** The body of a FETCH. */
-  static ByteBuffer keyOf(Transfer block) {
-    return keys(block, 1, block.length, ByteBuffer.wrap(block.key, 0, block.keyBytes)).body();
+  /** The body of a FETCH of blocks of one namespace, group and length. */
+  static ByteBuffer fetchOf(List<Transfer> blocks) {
+    Transfer first = blocks.getFirst();
+    ByteBuffer names = ByteBuffer.allocate(blocks.size() * first.keyBytes);
+    for (Transfer one : blocks) {
+      names.put(one.key, 0, one.keyBytes);
+    }
+    return keys(first, blocks.size(), first.length, names.flip()).body();
+  }
+
+  /** The body of a RELEASE. */
+  static ByteBuffer releaseOf(long[] leases, int count) {
+    ByteBuffer out = little(count * Long.BYTES);
+    out.asLongBuffer().put(leases, 0, count);
+    return out;
+  }
+
+  /** Reads the body of a RELEASE. */
+  public static long[] leases(ByteBuffer body) throws FrameException {
+    int bytes = body.remaining();
+    if (bytes == 0 || bytes % Long.BYTES != 0 || bytes > FETCHED_MAX * Long.BYTES) {
+      throw new FrameException(
+          "a RELEASE has "
+              + bytes
+              + " bytes, expected 1 to "
+              + FETCHED_MAX
+              + " leases of "
+              + Long.BYTES
+              + " bytes");
+    }
+    long[] leases = new long[bytes / Long.BYTES];
+    body.asLongBuffer().get(leases);
+    return leases;
   }
 
   /** The body of an ASK, of questions that go together. */

@@ -252,6 +252,9 @@ public final class NodeReader {
       goOn(waiting.remove());
     }
     work += pushes.serve(links, nowNs, ++turn);
+    for (PeerLink link : links) {
+      link.endRound();
+    }
     return work;
   }
 
@@ -607,7 +610,14 @@ public final class NodeReader {
 
   /** A number for a request, which no other request of this start has. */
   long nextId() {
-    return ++lastId;
+    return nextIds(1);
+  }
+
+  /** The first of several numbers for requests, which follow each other. */
+  long nextIds(int count) {
+    long first = lastId + 1;
+    lastId += count;
+    return first;
   }
 
   /** Whether a frame is of an earlier start of either side. */

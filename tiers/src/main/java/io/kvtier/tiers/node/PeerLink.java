@@ -22,11 +22,6 @@ final class PeerLink implements NodeLink.Listener {
   private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(100);
   private static final long REST_NS_MAX = TimeUnit.SECONDS.toNanos(5);
 
-  /** The most blocks that a node is asked for at a time, and their bytes. */
-  private static final int FETCHES_MAX = 64;
-
-  private static final long FETCHED_BYTES_MAX = 16L << 20;
-
   private static final long SELF_REST_NS = TimeUnit.MINUTES.toNanos(1);
 
   private enum State {
@@ -60,24 +55,12 @@ final class PeerLink implements NodeLink.Listener {
     }
   }
 
-  /**
-   * A FETCH that is not answered.
-   *
-   * @param expectedNs how long it should take; negative if that is not known
-   */
-  private record Fetching(Fetch fetch, long askedNs, long expectedNs) {}
-
   private final NodeReader reader;
   private final NodePeer peer;
+  private final FetchLine fetches;
   private final PushLine pushes;
   private final FollowLine follows;
   private final Map<Long, Asked> asked = new LinkedHashMap<>();
-  private final Map<Long, Fetching> fetches = new LinkedHashMap<>();
-
-  /** When the last block had come, ns, whether somebody wanted it or not. */
-  private long deliveredNs;
-
-  private long fetchedBytes;
   private State state = State.RESTING;
   private @Nullable NodeLink link;
 
@@ -95,20 +78,13 @@ final class PeerLink implements NodeLink.Listener {
   private long pingedNs;
   private long pingId;
 
-  /** The fetch whose block is arriving; null: the block that is arriving goes nowhere. */
-  private @Nullable Fetch arriving;
-
-  private @Nullable Frame arrivingFrame;
-
   /** Whether the bytes that are arriving are a piece of a block. */
   private boolean isPieceArriving;
-
-  /** The fetch that was given up while its block arrived: its slot may still be written. */
-  private @Nullable Fetch ending;
 
   PeerLink(NodeReader reader, NodePeer peer) {
     this.reader = reader;
     this.peer = peer;
+    fetches = new FetchLine(this, reader);
     pushes = new PushLine(this, reader);
     follows = new FollowLine(this, reader);
   }
@@ -152,48 +128,26 @@ final class PeerLink implements NodeLink.Listener {
 
   /** How long a block of a length would take if the node was asked for it now, ns. */
   long expectedNs(int length) {
-    return peer.speed().isKnown(reader.nowNs())
-        ? peer.speed().expectedNs(fetchedBytes + length)
-        : peer.roundTripNs();
+    return fetches.expectedNs(length);
   }
 
   /** Whether one more block of a length can be fetched now: a node is not asked for too much. */
   boolean takes(int length) {
-    return fetches.isEmpty()
-        || (fetches.size() < FETCHES_MAX && fetchedBytes + length <= FETCHED_BYTES_MAX);
+    return fetches.takes(length);
   }
 
-  private @Nullable Fetching removeFetch(long id) {
-    Fetching fetching = fetches.remove(id);
-    fetchedBytes -= fetching == null ? 0 : fetching.fetch.transfer.length;
-    return fetching;
-  }
-
-  /**
-   * Another node has delivered a block: if this one does, the bytes go nowhere. What is known of
-   * this node's speed is that it takes longer, if it should have delivered by now.
-   */
+  /** Another node has delivered a block. */
   void abandon(Fetch fetch) {
-    long nowNs = reader.nowNs();
-    for (Fetching one : List.copyOf(fetches.values())) {
-      long elapsedNs = nowNs - one.askedNs;
-      if (one.fetch == fetch && one.expectedNs >= 0 && elapsedNs > one.expectedNs) {
-        peer.speed().late(elapsedNs, nowNs);
-        reader.hedges().learn(one.expectedNs, elapsedNs);
-      }
-    }
-    if (fetches.values().removeIf(one -> one.fetch == fetch)) {
-      fetchedBytes -= fetch.transfer.length;
-    }
+    fetches.abandon(fetch);
   }
 
   boolean isWaiting() {
-    return !asked.isEmpty() || !fetches.isEmpty() || pushes.isWaiting() || follows.isWaiting();
+    return !asked.isEmpty() || fetches.isWaiting() || pushes.isWaiting() || follows.isWaiting();
   }
 
   /** Blocks that are being fetched from this node must not be fetched from another one. */
   void forget(int number) {
-    fetches.values().forEach(one -> one.fetch.holders = Holders.remove(one.fetch.holders, number));
+    fetches.forget(number);
   }
 
   /** The node has left: what waits for it goes on without it, and nothing connects again. */
@@ -264,49 +218,9 @@ final class PeerLink implements NodeLink.Listener {
       asked.remove(first.getKey());
       first.getValue().unanswered();
     }
-    List<Long> late = new ArrayList<>();
-    List<Fetch> toHedge = new ArrayList<>();
-    for (Map.Entry<Long, Fetching> each : fetches.entrySet()) {
-      Fetch fetch = each.getValue().fetch;
-      if (nowNs - fetch.deadlineNs >= 0) {
-        late.add(each.getKey());
-      } else if (fetch.lateNs != HedgeTimes.NEVER && nowNs - fetch.lateNs >= 0) {
-        toHedge.add(fetch);
-      }
-    }
-    for (Long id : late) {
-      Fetching one = removeFetch(id);
-      if (one != null) {
-        isSilent |= now.heardNs() - one.askedNs < 0;
-        peer.speed().late(nowNs - one.askedNs, nowNs);
-        expire(now, one.fetch);
-      }
-    }
-    toHedge.forEach(reader::hedge);
+    isSilent |= fetches.endLate(now, nowNs);
     if (isSilent && !pushes.isWaiting()) {
       now.close("the node did not answer in time");
-    }
-  }
-
-  private void expire(NodeLink now, Fetch fetch) {
-    peer.countError();
-    fetch.trouble = "node " + peer.address() + " did not deliver in time";
-    if (fetch == arriving) {
-      arriving = null;
-      ending = fetch;
-      now.discard(this::released);
-    } else {
-      reader.failed(fetch, this);
-    }
-  }
-
-  /** A block was given up while it arrived, and nothing writes its slot any more. */
-  private void released() {
-    Fetch fetch = ending;
-    ending = null;
-    if (fetch != null) {
-      fetch.isArriving = false;
-      reader.failed(fetch, this);
     }
   }
 
@@ -355,23 +269,23 @@ final class PeerLink implements NodeLink.Listener {
     now.send(frame(type, Status.OK, id).with(body));
   }
 
-  /** Asks the node for a block. */
+  /** Asks the node for a block, at the end of the round. */
   void fetch(Fetch fetch, long nowNs) {
     NodeLink now = link;
     if (now == null || state != State.READY) {
       reader.failed(fetch, this);
       return;
     }
-    long id = reader.nextId();
-    long expectedNs = peer.speed().isKnown(nowNs) ? expectedNs(fetch.transfer.length) : -1;
-    if (fetch.second == null) {
-      long lateNs = expectedNs < 0 ? HedgeTimes.NEVER : reader.hedges().lateNs(expectedNs);
-      fetch.lateNs = lateNs == HedgeTimes.NEVER ? lateNs : nowNs + lateNs;
+    fetches.begin(fetch, nowNs);
+  }
+
+  /** Ends a round: sends what the node is asked for and told, in few frames. */
+  void endRound() {
+    NodeLink now = link;
+    if (now == null || state != State.READY) {
+      return;
     }
-    fetch.askedAt.add(this);
-    fetches.put(id, new Fetching(fetch, nowNs, expectedNs));
-    fetchedBytes += fetch.transfer.length;
-    now.send(frame(FrameType.FETCH, Status.OK, id).with(Messages.keyOf(fetch.transfer)));
+    fetches.endRound(now);
   }
 
   Frame frame(FrameType type, Status status, long id) {
@@ -403,8 +317,7 @@ final class PeerLink implements NodeLink.Listener {
     }
     if (reader.isStale(frame, incarnation)) {
       peer.countStale();
-      arriving = null;
-      arrivingFrame = null;
+      fetches.stale();
       isPieceArriving = false;
       return null;
     }
@@ -412,7 +325,7 @@ final class PeerLink implements NodeLink.Listener {
       case ANSWER, LOCATED, NOTED -> answered(frame);
       case NONE -> {
         if (!follows.none(frame)) {
-          none(frame);
+          fetches.none(frame);
         }
       }
       case PIECE -> {
@@ -421,7 +334,8 @@ final class PeerLink implements NodeLink.Listener {
       }
       case WHOLE -> follows.whole(from, frame);
       case BLOCK -> {
-        return block(frame);
+        isPieceArriving = false;
+        return fetches.block(frame);
       }
       case PONG -> {
         if (frame.id() == pingId) {
@@ -483,45 +397,6 @@ final class PeerLink implements NodeLink.Listener {
     one.reply.take(frame);
   }
 
-  private void none(Frame frame) {
-    Fetching one = removeFetch(frame.id());
-    if (one == null) {
-      return;
-    }
-    if (frame.status() == Status.MISS) {
-      reader.hints().remove(one.fetch.key, peer.number());
-    } else {
-      peer.countError();
-      one.fetch.trouble = "node " + peer.address() + " answers " + frame.status();
-    }
-    reader.failed(one.fetch, this);
-  }
-
-  private @Nullable MemorySegment block(Frame frame) throws FrameException {
-    Fetching one = fetches.get(frame.id());
-    arrivingFrame = frame;
-    arriving = null;
-    isPieceArriving = false;
-    if (one == null) {
-      return null;
-    }
-    Fetch fetch = one.fetch;
-    if (frame.payloadBytes() != fetch.transfer.length) {
-      throw new FrameException(
-          "a block has " + frame.payloadBytes() + " bytes, expected " + fetch.transfer.length);
-    }
-    if (fetch.isArriving) {
-      // Another connection writes the slot. If that comes to nothing, the node is asked again.
-      var _ = removeFetch(frame.id());
-      fetch.tried.remove(this);
-      reader.failed(fetch, this);
-      return null;
-    }
-    fetch.isArriving = true;
-    arriving = fetch;
-    return fetch.transfer.bytes();
-  }
-
   @Override
   public void onPayload(NodeLink from, int checksum, boolean isKept) {
     if (isPieceArriving) {
@@ -529,51 +404,7 @@ final class PeerLink implements NodeLink.Listener {
       follows.arrived(isKept);
       return;
     }
-    Frame frame = arrivingFrame;
-    Fetch fetch = arriving;
-    arriving = null;
-    arrivingFrame = null;
-    if (frame == null) {
-      return;
-    }
-    boolean isGood = fetch == null || (isKept && checksum == frame.checksum());
-    from.send(
-        frame(FrameType.RELEASE, isGood ? Status.OK : Status.CORRUPT, frame.id())
-            .with(0, 0, frame.lease()));
-    long beforeNs = deliveredNs;
-    deliveredNs = reader.nowNs();
-    if (fetch == null) {
-      return;
-    }
-    fetch.isArriving = false;
-    Fetching one = removeFetch(frame.id());
-    if (isGood) {
-      peer.countBlock(frame.payloadBytes());
-      learn(one, frame.payloadBytes(), beforeNs);
-      fetch.transfer.checksum = checksum;
-      reader.delivered(fetch, this);
-      return;
-    }
-    peer.countError();
-    reader.damaged(fetch, peer, frame.checksum(), checksum);
-    reader.failed(fetch, this);
-  }
-
-  /**
-   * A block came.
-   *
-   * @param beforeNs when the block before it had come, also if that one went nowhere
-   */
-  private void learn(@Nullable Fetching one, int length, long beforeNs) {
-    long nowNs = deliveredNs;
-    if (one != null) {
-      boolean isFollowing = beforeNs - one.askedNs > 0;
-      long sinceNs = isFollowing ? beforeNs : one.askedNs;
-      peer.speed().delivered(length, nowNs - sinceNs, isFollowing, nowNs);
-      if (one.expectedNs >= 0) {
-        reader.hedges().learn(one.expectedNs, nowNs - one.askedNs);
-      }
-    }
+    fetches.arrived(from, checksum, isKept);
   }
 
   @Override
@@ -590,11 +421,6 @@ final class PeerLink implements NodeLink.Listener {
     long nowNs = reader.nowNs();
     retryNs = nowNs + (isSelf ? SELF_REST_NS : restNs);
     restNs = wasReady ? REST_NS : Math.min(2 * restNs, REST_NS_MAX);
-    if (arriving != null) {
-      arriving.isArriving = false;
-    }
-    arriving = null;
-    arrivingFrame = null;
     isPieceArriving = false;
     pingId = 0;
     if (wasReady) {
@@ -605,20 +431,10 @@ final class PeerLink implements NodeLink.Listener {
       reader.broken(peer, wasReady, why);
     }
     List<Asked> unanswered = new ArrayList<>(asked.values());
-    List<Fetching> undelivered = new ArrayList<>(fetches.values());
     asked.clear();
-    fetches.clear();
-    fetchedBytes = 0;
     unanswered.forEach(Asked::unanswered);
-    released();
     pushes.closed(why);
     follows.closed(why);
-    for (Fetching one : undelivered) {
-      if (!isGone) {
-        peer.countError();
-        one.fetch.trouble = "the connection to node " + peer.address() + " broke: " + why;
-      }
-      reader.failed(one.fetch, this);
-    }
+    fetches.closed(why, isGone);
   }
 }

@@ -350,7 +350,8 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     if (payloadRead + chunk.remaining() < payloadBytes) {
       return over.read(chunk);
     }
-    input.clear().limit(HEAD_READ_BYTES);
+    // No more: further bytes may be of the next block, and would be copied to its slot.
+    input.clear().limit(FrameDescriptor.HEAD_BYTES);
     try {
       return over.read(chunk, input);
     } finally {

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.node;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -17,8 +18,10 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.IntUnaryOperator;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -136,6 +139,7 @@ final class NodeReaderTest {
     ScriptedTransport.Link first = asked();
     Frame frame = first.take(FrameType.FETCH);
     var _ = first.listener.onFrame(first, first.frame(FrameType.NONE, Status.MISS, frame.id()));
+    pass(0);
     asked().deliver((byte) 1, LENGTH);
     assertEquals(Status.OK, finished().getFirst().status);
 
@@ -216,6 +220,117 @@ final class NodeReaderTest {
     assertEquals(8.0 * MS, (double) loads.estimatedNs(), 0.4 * MS);
   }
 
+  // ---- the frames of a round
+
+  /** Has blocks fetched that only node a has. */
+  private List<Transfer> fetchFromA(int count, IntUnaryOperator lengthOf) throws FrameException {
+    List<Transfer> all = new ArrayList<>();
+    for (int key = 0; key < count; key++) {
+      know(key, Frame.IN_MEMORY, Frame.ABSENT);
+    }
+    for (int key = 0; key < count; key++) {
+      Transfer transfer = DirectoryReader.block(key);
+      transfer.slab = Arena.ofAuto().allocate(LENGTH);
+      transfer.length = lengthOf.applyAsInt(key);
+      assertTrue(tier.pipeline().offer(transfer));
+      all.add(transfer);
+    }
+    var _ = reader.doWork();
+    return all;
+  }
+
+  /** How many blocks a FETCH names. */
+  private static int named(Frame fetch) throws FrameException {
+    ByteBuffer body = fetch.body().duplicate().order(ByteOrder.LITTLE_ENDIAN);
+    return Messages.Keys.ofFetch(body).count();
+  }
+
+  @Test
+  void fetches_ofOneRound_areOneFrame_andEachIsAnsweredOnItsOwn() throws FrameException {
+    List<Transfer> all = fetchFromA(3, _ -> LENGTH);
+    Frame fetch = a.take(FrameType.FETCH);
+    assertFalse(a.isSent(FrameType.FETCH));
+    assertEquals(3, named(fetch));
+
+    var _ = a.listener.onFrame(a, a.frame(FrameType.NONE, Status.MISS, fetch.id() + 1));
+    for (int i : new int[] {2, 0}) {
+      MemorySegment target = a.begin(fetch.id() + i, (byte) (7 + i), LENGTH);
+      assertEquals(all.get(i).slab, target);
+      a.end(target, (byte) (7 + i), LENGTH);
+    }
+    pass(0);
+    assertEquals(
+        List.of(Status.OK, Status.MISS, Status.OK), all.stream().map(one -> one.status).toList());
+    assertEquals(3, finished().size());
+    Frame release = a.take(FrameType.RELEASE);
+    assertFalse(a.isSent(FrameType.RELEASE), "both leases end in one frame");
+    assertArrayEquals(new long[] {5, 5}, Messages.leases(release.body()));
+  }
+
+  @Test
+  void fetches_ofOneRound_ofSeveralLengths_areAFrameEach() throws FrameException {
+    List<Transfer> all = fetchFromA(4, key -> key < 2 ? LENGTH : LENGTH / 2);
+    for (int frame = 0; frame < 2; frame++) {
+      Frame fetch = a.take(FrameType.FETCH);
+      for (int i = 0; i < 2; i++) {
+        int length = all.get(2 * frame + i).length;
+        a.end(a.begin(fetch.id() + i, (byte) 1, length), (byte) 1, length);
+      }
+    }
+    assertTrue(all.stream().allMatch(one -> one.status == Status.OK));
+  }
+
+  @Test
+  void fetches_moreThanAFrameNames_areAllDelivered() throws FrameException {
+    int count = Messages.FETCHED_MAX + 20;
+    List<Transfer> all = fetchFromA(count, _ -> LENGTH);
+    int delivered = 0;
+    while (delivered < count) {
+      Frame fetch = a.take(FrameType.FETCH);
+      int named = named(fetch);
+      for (int i = 0; i < named; i++) {
+        a.end(a.begin(fetch.id() + i, (byte) 1, LENGTH), (byte) 1, LENGTH);
+      }
+      delivered += named;
+      pass(0);
+    }
+    assertEquals(count, delivered);
+    assertTrue(all.stream().allMatch(one -> one.status == Status.OK));
+  }
+
+  @Test
+  void damagedBlock_isToldAtOnce_andOnItsOwn() throws FrameException {
+    var _ = fetchFromA(2, _ -> LENGTH);
+    Frame fetch = a.take(FrameType.FETCH);
+    a.end(a.begin(fetch.id(), (byte) 1, LENGTH), (byte) 1, LENGTH);
+    a.end(a.begin(fetch.id() + 1, (byte) 1, LENGTH), (byte) 2, LENGTH);
+    assertEquals(Status.CORRUPT, a.take(FrameType.RELEASE).status());
+    pass(0);
+    assertEquals(Status.OK, a.take(FrameType.RELEASE).status());
+  }
+
+  @Test
+  void nodeBreaks_beforeItIsSentTheFetch_theFetchEnds() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    Frame fetch = a.take(FrameType.FETCH);
+    var _ = a.listener.onFrame(a, a.frame(FrameType.NONE, Status.MISS, fetch.id()));
+    assertFalse(b.isSent(FrameType.FETCH), "the round is not over");
+    b.close("broken");
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.IO_ERROR, transfer.status);
+    pass(0);
+    assertEquals(List.of(), finished());
+  }
+
+  @Test
+  void release_ofNoLeaseOrOfTooMany_isRefused() {
+    for (int bytes : new int[] {0, 7, 12, 8 * (Messages.FETCHED_MAX + 1)}) {
+      assertThrows(FrameException.class, () -> Messages.leases(ByteBuffer.allocate(bytes)));
+    }
+  }
+
   // ---- late nodes
 
   @Test
@@ -236,6 +351,7 @@ final class NodeReaderTest {
     assertNull(a.begin(first, (byte) 3, LENGTH));
     a.end(null, (byte) 3, LENGTH);
     assertEquals(2, first());
+    pass(0);
     assertTrue(a.isSent(FrameType.RELEASE));
     assertEquals(List.of(), finished());
   }
@@ -268,6 +384,7 @@ final class NodeReaderTest {
     assertNull(b.begin(b.take(FrameType.FETCH), (byte) 3, LENGTH));
     b.end(null, (byte) 3, LENGTH);
     a.close("broken");
+    pass(0);
     b.deliver((byte) 3, LENGTH);
 
     assertEquals(List.of(transfer), finished());
@@ -374,6 +491,7 @@ final class NodeReaderTest {
     hints.add(ObjectKey.of(DirectoryReader.block(1)), 2);
     hints.add(ObjectKey.of(DirectoryReader.block(1)), 1);
     var _ = a.listener.onFrame(a, a.frame(FrameType.NONE, Status.BUSY, none.id()));
+    pass(0);
     assertTrue(c.isSent(FrameType.FETCH), "an unknown node is asked next");
     pass(500 * MS);
     assertFalse(b.isSent(FrameType.FETCH), "no time is late for it");
@@ -431,6 +549,7 @@ final class NodeReaderTest {
     assertTrue(asked.isSent(FrameType.FETCH));
     Frame fetch = asked.take(FrameType.FETCH);
     var _ = asked.listener.onFrame(asked, asked.frame(FrameType.NONE, Status.MISS, fetch.id()));
+    assertEquals(0, two.readers().get(1).doWork());
     assertFalse(second.links.getLast().isSent(FrameType.FETCH), "it has not said that it has it");
   }
 

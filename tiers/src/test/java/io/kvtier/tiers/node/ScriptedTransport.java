@@ -117,13 +117,17 @@ final class ScriptedTransport implements NodeTransport {
 
     /** A block begins to come; returns where its bytes go, null for nowhere. */
     @Nullable MemorySegment begin(Frame fetch, byte value, int length) throws FrameException {
+      return begin(fetch.id(), value, length);
+    }
+
+    /** The block of a request begins to come. */
+    @Nullable MemorySegment begin(long id, byte value, int length) throws FrameException {
       CRC32C crc = new CRC32C();
       for (int i = 0; i < length; i++) {
         crc.update(value);
       }
       return listener.onFrame(
-          this,
-          frame(FrameType.BLOCK, Status.OK, fetch.id()).with(length, (int) crc.getValue(), 5));
+          this, frame(FrameType.BLOCK, Status.OK, id).with(length, (int) crc.getValue(), 5));
     }
 
     /** All bytes of the block have come. */

@@ -4,6 +4,8 @@ import io.kvtier.protocol.Records;
 import io.kvtier.protocol.Status;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
+import java.util.List;
 import java.util.function.Consumer;
 
 /**
@@ -48,20 +50,22 @@ public sealed interface NodeCall {
   record Found(ByteBuffer places, long loadNs) {}
 
   /**
-   * A lease of one block.
+   * Leases of blocks.
    *
-   * @param blockBytes the length that the other node expects
+   * @param blockBytes the length of each that the other node expects
+   * @param answer takes what became of each block, in their order
    */
-  record Lease(Blocks block, int blockBytes, Consumer<Leased> answer) implements NodeCall {}
+  record Lease(Blocks blocks, int blockBytes, Consumer<List<Leased>> answer) implements NodeCall {}
 
   /**
-   * Ends a lease.
+   * Ends leases.
    *
-   * @param isDamaged whether the bytes that arrived did not match: the block is then checked here
+   * @param leases from 0 to the limit
+   * @param isDamaged whether the bytes that arrived did not match: the blocks are then checked here
    */
-  record Release(long lease, boolean isDamaged) implements NodeCall {}
+  record Release(LongBuffer leases, boolean isDamaged) implements NodeCall {}
 
-  /** The answer to {@link Lease}. */
+  /** What became of a block of a {@link Lease}. */
   sealed interface Leased {
     /**
      * A block that stays where it is until the lease ends.

@@ -13,6 +13,8 @@ import io.kvtier.daemon.index.session.SessionParts;
 import io.kvtier.daemon.index.space.ResidentTier;
 import io.kvtier.protocol.Counter;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -66,10 +68,13 @@ public final class NodeCalls {
     switch (call) {
       case NodeCall.Find(var blocks, var answer) ->
           answer.accept(find(namespaceOf(session, blocks), blocks));
-      case NodeCall.Lease(var block, int blockBytes, var answer) ->
-          answer.accept(lease(session, block, blockBytes));
-      case NodeCall.Release(long lease, boolean isDamaged) ->
-          holdings.endLease(session, lease, isDamaged);
+      case NodeCall.Lease(var blocks, int blockBytes, var answer) ->
+          answer.accept(lease(session, blocks, blockBytes));
+      case NodeCall.Release(var leases, boolean isDamaged) -> {
+        for (int i = 0; i < leases.limit(); i++) {
+          holdings.endLease(session, leases.get(i), isDamaged);
+        }
+      }
       case NodeCall.Follow follow -> followers.follow(session, follow);
       case NodeCall.Unfollow(var follow, boolean isDamaged, var ended) -> {
         followers.unfollow(session, follow, isDamaged);
@@ -149,9 +154,18 @@ public final class NodeCalls {
         namespace.id(), blocks.group(), blocks.keyBytes(), blocks.keys(), blocks.at(i));
   }
 
-  private NodeCall.Leased lease(Session session, NodeCall.Blocks blocks, int blockBytes) {
+  private List<NodeCall.Leased> lease(Session session, NodeCall.Blocks blocks, int blockBytes) {
     Namespaces.Namespace namespace = namespaceOf(session, blocks);
-    int block = namespace == null ? Directory.NONE : find(namespace, blocks, 0);
+    List<NodeCall.Leased> leased = new ArrayList<>(blocks.count());
+    for (int i = 0; i < blocks.count(); i++) {
+      int block = namespace == null ? Directory.NONE : find(namespace, blocks, i);
+      leased.add(lease(session, namespace, block, blockBytes));
+    }
+    return leased;
+  }
+
+  private NodeCall.Leased lease(
+      Session session, Namespaces.@Nullable Namespace namespace, int block, int blockBytes) {
     if (namespace == null
         || block == Directory.NONE
         || session.ended

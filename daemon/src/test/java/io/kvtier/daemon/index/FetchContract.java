@@ -1,0 +1,171 @@
+package io.kvtier.daemon.index;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.node.Frame;
+import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.Messages;
+import io.kvtier.tiers.transfer.Checksums;
+import java.io.IOException;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A daemon sends the blocks that another node asks for, over every transport. */
+abstract class FetchContract extends ServedContract {
+  private static final int BLOCK = IndexHarness.SLOT_BYTES;
+
+  /** The most leases of a node, and blocks that wait for one. */
+  private static final int LEASES_MAX = 256;
+
+  private void fetch(long id, int blockBytes, long... keys) {
+    fetchSaid(id, blockBytes, keys.length, keys);
+  }
+
+  /** Asks for blocks, and says how many there are. */
+  private void fetchSaid(long id, int blockBytes, int count, long... keys) {
+    long[] name = fingerprint(LayerWriter.text());
+    ByteBuffer body = ByteBuffer.allocate(32 + 8 * keys.length).order(ByteOrder.LITTLE_ENDIAN);
+    body.putLong(name[0]).putLong(name[1]).putInt(0).putInt(8).putInt(count).putInt(blockBytes);
+    for (long key : keys) {
+      body.putLong(key);
+    }
+    sender.open().send(frame(FrameType.FETCH, id).with(body.flip()));
+  }
+
+  private void release(Status status, long... leases) {
+    ByteBuffer body = ByteBuffer.allocate(8 * leases.length).order(ByteOrder.LITTLE_ENDIAN);
+    for (long lease : leases) {
+      body.putLong(lease);
+    }
+    Frame release = Frame.of(FrameType.RELEASE, status, OURS, THEIRS, 1000);
+    sender.open().send(release.with(body.flip()));
+  }
+
+  /** Takes a block, and compares its bytes; returns its lease. */
+  private long takeBlock(long id, long key) {
+    Frame block = answer(id);
+    assertEquals(FrameType.BLOCK, block.type());
+    assertEquals(Checksums.of(LayerWriter.block(key)), block.checksum());
+    await(() -> !sender.payloads.isEmpty());
+    assertArrayEquals(
+        LayerWriter.block(key).toArray(ValueLayout.JAVA_BYTE), sender.payloads.removeFirst());
+    return block.lease();
+  }
+
+  private void none(long id, Status status) {
+    Frame none = answer(id);
+    assertEquals(FrameType.NONE, none.type());
+    assertEquals(status, none.status());
+  }
+
+  private void awaitLeases(long leases) {
+    await(() -> count(Counter.GAUGE_LEASES) == leases);
+  }
+
+  private void write(long... keys) throws IOException, ProtocolViolation {
+    LayerWriter engine = new LayerWriter(index);
+    for (long key : keys) {
+      for (int layer = 0; layer < 4; layer++) {
+        engine.write(key, layer);
+      }
+    }
+  }
+
+  @Test
+  void blocksOfOneFetch_areAnsweredEachOnItsOwn_andReleasedTogether()
+      throws IOException, ProtocolViolation {
+    greet();
+    write(77, 79);
+    fetch(3, BLOCK, 77, 78, 79);
+    long first = takeBlock(3, 77);
+    none(4, Status.MISS);
+    long second = takeBlock(5, 79);
+    assertEquals(2, count(Counter.GAUGE_LEASES));
+    assertEquals(2, count(Counter.NODE_SERVED));
+    release(Status.OK, first, second, second, 99);
+    awaitLeases(0);
+    assertEquals("", sender.closed);
+  }
+
+  @Test
+  void blocksOfAnotherLength_areMisses() throws IOException, ProtocolViolation {
+    greet();
+    write(77);
+    fetch(3, BLOCK / 2, 77, 78);
+    none(3, Status.MISS);
+    none(4, Status.MISS);
+    assertEquals(0, count(Counter.GAUGE_LEASES));
+  }
+
+  @Test
+  void damagedBlock_isReleasedOnItsOwn() throws IOException, ProtocolViolation {
+    greet();
+    write(77, 78);
+    fetch(3, BLOCK, 77, 78);
+    long damaged = takeBlock(3, 77);
+    long good = takeBlock(4, 78);
+    release(Status.CORRUPT, damaged);
+    awaitLeases(1);
+    release(Status.OK, good);
+    awaitLeases(0);
+  }
+
+  @Test
+  void fetchOfMoreBlocksThanCanBeLeased_isBusy() {
+    greet();
+    isIndexIdle = true;
+    int at = Messages.FETCHED_MAX;
+    long[] keys = LongStream.range(0, at).toArray();
+    for (int i = 0; i <= LEASES_MAX / at; i++) {
+      fetch(100 + (long) i * at, BLOCK, keys);
+    }
+    for (int i = 0; i < at; i++) {
+      none(100 + LEASES_MAX + i, Status.BUSY);
+    }
+    isIndexIdle = false;
+    for (int i = 0; i < LEASES_MAX; i++) {
+      none(100 + i, Status.MISS);
+    }
+    fetch(3, BLOCK, 77);
+    none(3, Status.MISS);
+  }
+
+  @Test
+  void leasesOfOneFetch_endWithTheConnection() throws IOException, ProtocolViolation {
+    greet();
+    write(77, 78);
+    fetch(3, BLOCK, 77, 78);
+    long ignored = takeBlock(3, 77) + takeBlock(4, 78);
+    assertTrue(ignored != 0);
+    sender.open().close("over");
+    awaitLeases(0);
+  }
+
+  @ParameterizedTest
+  @CsvSource({"0, 0, 4096", "65, 65, 4096", "2, 1, 4096", "-1, 1, 4096", "1, 1, 0", "1, 1, -4096"})
+  void fetchOfANumberOrLengthOutOfRange_endsTheConnection(int said, int keys, int blockBytes) {
+    greet();
+    fetchSaid(3, blockBytes, said, new long[keys]);
+    await(() -> !sender.closed.isEmpty());
+    assertEquals(0, count(Counter.GAUGE_LEASES));
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 7, 12, 8 * (Messages.FETCHED_MAX + 1)})
+  void releaseOfANumberOutOfRange_endsTheConnection(int bytes) {
+    greet();
+    sender.open().send(frame(FrameType.RELEASE, 3).with(ByteBuffer.allocate(bytes)));
+    await(() -> !sender.closed.isEmpty());
+  }
+}
