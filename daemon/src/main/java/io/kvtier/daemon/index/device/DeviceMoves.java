@@ -6,6 +6,7 @@ import io.kvtier.daemon.index.session.Operation;
 import io.kvtier.daemon.index.session.Operations;
 import io.kvtier.layout.IndexRange;
 import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.gpu.CopyDirection;
@@ -42,6 +43,12 @@ public final class DeviceMoves {
   /** Bytes of one block in a transfer: the link is slow with smaller pieces of host memory. */
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
 
+  /**
+   * Bytes of one encoded block in a transfer, where it has fewer bytes than the raw one: the thread
+   * gives the driver about one piece in a microsecond, in which the link takes 54 KB.
+   */
+  private static final int LAYERS_ENCODED_BYTES = 128 << 10;
+
   private final BlockStore store;
   private final Directory directory;
   private final Operations operations;
@@ -73,20 +80,36 @@ public final class DeviceMoves {
   }
 
   /** Cuts an operation into transfers: also by layers, if the client waits for each layer. */
-  static void cut(DeviceJob job, int count, KvLayout layout) {
+  static void cut(DeviceJob job, int count, Region region) {
+    KvLayout layout = region.layout;
     long layerBytes = Math.max(1, layout.layerBytes());
     int layers = job.layers();
     if (job.progress.isWanted()) {
-      long atLeast =
-          Math.max(
-              Math.ceilDiv(LAYERS_BYTES, layerBytes * Math.max(1, count)),
-              Math.ceilDiv(LAYERS_BLOCK_BYTES, layerBytes));
-      layers = Math.clamp(atLeast, 1, layers);
+      layers = Math.clamp(layersTogether(layerBytes, region.encoding, count), 1, layers);
     }
     long bytes = layerBytes * layers;
     long blocks =
         Math.min(TRANSFER_BYTES / bytes, TRANSFER_ENTRIES / (layers * layout.entriesPerLayer()));
     job.cutLayers(layers, Math.clamp(blocks, 1, DeviceTransfer.BLOCKS_MAX));
+  }
+
+  /**
+   * How many layers go together where the client waits for each.
+   *
+   * @param layerBytes the raw bytes of a layer of a block
+   * @param encoding how the blocks can be encoded; null: they are raw
+   * @param count how many blocks there are
+   */
+  static long layersTogether(long layerBytes, @Nullable BlockEncoding encoding, int count) {
+    long ofBlock =
+        encoding == null
+            ? LAYERS_BLOCK_BYTES
+            : Math.ceilDiv(
+                (long) LAYERS_ENCODED_BYTES * encoding.rawGranuleBytes(),
+                encoding.encodedGranuleBytes());
+    return Math.max(
+        Math.ceilDiv(LAYERS_BYTES, layerBytes * Math.max(1, count)),
+        Math.ceilDiv(ofBlock, layerBytes));
   }
 
   /** The bytes of a place can be copied now. */

@@ -199,7 +199,7 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     job.progress.begin(session, request.progress, job.layers());
     job.waveLayer = job.endLayer;
     part.set(region, job.firstLayer, job.endLayer);
-    DeviceMoves.cut(job, request.count, region.layout);
+    DeviceMoves.cut(job, request.count, region);
     String wrong = null;
     for (int i = 0; i < request.count && wrong == null; i++) {
       // The client can still write here: read once, checked, then used.
