@@ -27,6 +27,10 @@ _SHORT, _LONG, _TOKENS = 180, 20, 6
 _AT_ONCE = 25
 _TIMED = 8
 _CONNECT_S = 30.0
+_LOAD_S, _LOAD_RATE, _LOAD_TOKENS = 30, 3.0, 40
+"""seconds of a load, requests a second, and tokens that each generates"""
+_LOAD_LONG = 3
+"""one of so many prompts is long"""
 PROMISED_SHARE_MIN = 0.95
 EXPECTED_SHARE_MIN = 0.9
 
@@ -281,6 +285,39 @@ class PrefillDecode(Rows):
             what = f"prefill with {writer}, decode with {reader}"
             self.hold(f"tokens, {what}", answer["tokens"] == tokens[reader], "as of one engine")
             self._promises(what, prompts, params, answer["cached"])
+
+
+    def prefill_decode_load(self) -> None:
+        """Short and long prompts at a fixed rate: the times between tokens with prefill apart, and in one engine on both halves."""
+        warm, requests = _load(52, 10), _load(53, _LOAD_S)
+        with self._engine("none", None, "") as plain:
+            plain.run(requests=warm, tokens=_LOAD_TOKENS)
+            mixed = plain.run(requests=requests, tokens=_LOAD_TOKENS)
+        with self._nodes() as nodes:
+            here, there = nodes.daemons
+            with self._engine("prefill", here, "kv_producer") as prefill, self._engine("decode", there, "kv_consumer") as decode:
+                for some in (warm, requests):
+                    decode.begin(requests=[one | {"params": {"kvtier": _expected_of("node-0")}} for one in some], tokens=_LOAD_TOKENS)
+                    prefill.run(requests=some, tokens=1)
+                    apart = decode.end_of_run()
+        same = sum(one == other for one, other in zip(apart["tokens"], mixed["tokens"], strict=True))
+        self.hold("tokens, prompts at a fixed rate", same == len(requests), f"{same} of {len(requests)} prompts as of one engine")
+        for what, answer in (("in one engine", mixed), ("prefill apart", apart)):
+            gaps = sorted(1e3 * gap for some in answer["gaps_s"] for gap in some)
+            first = statistics.median(1e3 * one for one in answer["first_s"])
+            p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
+            text = f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {gaps[-1]:.1f} ms; first token after {first:.0f} ms (median)"
+            self.tell(f"times between tokens, {what}", text, p50_ms=p50, p99_ms=p99, max_ms=gaps[-1], first_ms=first)
+
+
+def _load(seed: int, seconds: float) -> list[dict[str, Any]]:
+    """Requests at a fixed rate."""
+    chosen = random.Random(seed)
+    made = []
+    for number in range(int(seconds * _LOAD_RATE)):
+        length = chosen.randrange(1100, 1500) if number % _LOAD_LONG == 0 else chosen.randrange(70, 200)
+        made.append({"tokens": [chosen.randrange(3, 4000) for _ in range(length)], "at_s": number / _LOAD_RATE})
+    return made
 
 
 def _expected_of(node: str) -> dict[str, Any]:

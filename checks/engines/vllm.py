@@ -544,7 +544,7 @@ def _old_daemon(path: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "encoding", "prefill_decode", "prefill_decode_ranks", "lmcache", "absent", "zero")
+    cases = ("identity", "wishes", "ranks", "resharding", "hybrid", "layers", "encoding", "prefill_decode", "prefill_decode_ranks", "prefill_decode_load", "lmcache", "absent", "zero")
     parser = Arguments(prog="scripts/engine-check vllm")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="writes the rows to this file")
