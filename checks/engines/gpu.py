@@ -6,6 +6,7 @@ part has a time limit, and what it found is written when it ends.
 """
 
 import argparse
+import contextlib
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.engines import several
+from checks.engines.apart import apart, nodes
 from checks.engines.parts import Parts, Server, run
 from checks.engines.switch import share
 from checks.shared.checkout import ROOT
@@ -135,10 +137,10 @@ def of_layers(found: dict[str, Any], link_ms: Callable[[int], float]) -> dict[st
     return made
 
 
-def kvtier(socket: Path, **settings: Any) -> dict[str, Any]:
+def kvtier(socket: Path, role: str = "kv_both", **settings: Any) -> dict[str, Any]:
     """vLLM's configuration of the connector, with more of its settings by their names."""
     return {
-        "kv_connector": "KvtierConnector", "kv_role": "kv_both", "kv_connector_module_path": "kvtier.vllm",
+        "kv_connector": "KvtierConnector", "kv_role": role, "kv_connector_module_path": "kvtier.vllm",
         "kv_connector_extra_config": {"kvtier.socket": str(socket)} | {f"kvtier.{name}": value for name, value in settings.items()},
     }  # fmt: skip
 
@@ -259,15 +261,29 @@ class Runs(Parts):
             finally:
                 daemon.stop()
 
+    def prefill_decode(self) -> None:
+        """One engine computes prompts, the other goes on with them, on two GPUs with a daemon each."""
+        from kvtier import Client
+
+        def daemon(name: str, socket: Path, settings: dict[str, str]) -> Server:
+            return self.daemon(f"kvtierd-{name}", self.host, "0", socket, settings)
+
+        with several.model_of(self.tiny) as model, nodes(daemon, self.work) as sockets, contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Client(socket, timeout=30)) for socket in sockets]
+
+            def start(gpu: str, node: int, role: str, name: str, settings: dict[str, Any]) -> several.Engine:
+                return self._engine(model, kvtier(sockets[node], role, load_if_faster=False, **settings), name, gpu, 1)
+
+            self.has_failed |= not apart(start, [client.counters for client in clients], self.note, self._lens, self.reps)
+
     def _starter(self, model: Path, settings: dict[str, Any]) -> Callable[[str, int, str], several.Engine]:
         kv = kvtier(self.work / "sock", **settings)
+        return lambda gpus, ranks, name: self._engine(model, kv, name, gpus, ranks)
 
-        def start(gpus: str, ranks: int, name: str) -> several.Engine:
-            return several.Engine(
-                model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny, logging=self.logging
-            )
-
-        return start
+    def _engine(self, model: Path, kv: dict[str, Any], name: str, gpus: str, ranks: int) -> several.Engine:
+        return several.Engine(
+            model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny, logging=self.logging
+        )
 
     @property
     def _lens(self) -> list[int]:
@@ -309,7 +325,7 @@ with Client(sys.argv[1], timeout=50) as client:
 
 
 PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "encodings", "layers", "layers_graphs", "batches", "batches_eager", "ssd")
-PARTS_OF_TWO = ("ranks", "sharing")
+PARTS_OF_TWO = ("ranks", "sharing", "prefill_decode")
 """that need two GPUs"""
 
 
@@ -320,11 +336,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--lens", default="8192,32768")
     parser.add_argument(
         "--only", type=some_of(PARTS + PARTS_OF_TWO, again=True), default=list(PARTS),
-        help=f"in this order; one may come again; {' and '.join(PARTS_OF_TWO)} need two GPUs and come only where they are named",
+        help=f"in this order; one may come again; {', '.join(PARTS_OF_TWO)} need two GPUs and come only where they are named",
     )  # fmt: skip
     parser.add_argument("--reps", type=whole, default=5, help="prompts of each length, of whose times the median is taken")
     parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
-    parser.add_argument("--tiny", action="store_true", help="of ranks and sharing: a model for a processor, to try the program")
+    parser.add_argument("--tiny", action="store_true", help="of the parts with two GPUs: a model for a processor, to try the program")
     arguments = parser.parse_args(words)
     return run(Runs, arguments)
 

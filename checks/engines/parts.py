@@ -145,10 +145,13 @@ class Parts:
         self.note("training", cache_bytes=cache.stat().st_size if cache.exists() else 0)
         return [f"-XX:AOTCache={cache}"] if cache.exists() else []
 
-    def daemon(self, name: str, host: str, ssd: str) -> Server:
-        return self._daemon(name, host, ssd, self.train())
+    def daemon(self, name: str, host: str, ssd: str, socket: Path | None = None, settings: Mapping[str, str] | None = None) -> Server:
+        """A daemon with so much memory and SSD. `socket`: `sock` of the working folder if None; `settings`: further ones."""
+        return self._daemon(name, host, ssd, self.train(), socket, settings)
 
-    def _daemon(self, name: str, host: str, ssd: str, more: list[str]) -> Server:
+    def _daemon(
+        self, name: str, host: str, ssd: str, more: list[str], socket: Path | None = None, settings: Mapping[str, str] | None = None
+    ) -> Server:
         runtime = ROOT / "kvtier" / "runtime" / "bin" / "java"
         flags = [
             "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "-XX:+UseSerialGC",
@@ -158,10 +161,10 @@ class Parts:
             "host.bytes": host, "host.keep": "0", "ssd.bytes": ssd, "ssd.directory": str(self.work / "ssd"), "ssd.admission": "all",
             "grpc.enabled": "false",
             "http.enabled": "false",
-        }  # fmt: skip
+        } | dict(settings or {})  # fmt: skip
         (self.work / "ssd").mkdir(exist_ok=True)
         command = [str(runtime), *flags, *more, "-cp", f"{ROOT}/kvtier/lib/*", "io.kvtier.daemon.Kvtierd"]
-        made = Server(process.command_of(command, self.work / "sock", settings), "kvtierd ready", self.file(name, ".log"), 90)
+        made = Server(process.command_of(command, socket or self.work / "sock", settings), "kvtierd ready", self.file(name, ".log"), 90)
         self.note(name, started_s=made.started_s)
         return made
 

@@ -2,7 +2,10 @@
 
 Each line of standard input is a JSON object; each answer is a line on the descriptor that --answers names:
 
-    {"prompt": [SEED, TOKENS], "tokens": NUMBER}    generates: milliseconds to the end, tokens that were cached, the tokens generated
+    {"prompt": [SEED, TOKENS], "tokens": NUMBER, "params": {}}
+                                                    generates: milliseconds to the end, and when that was, in seconds of the host's monotonic
+                                                    clock; tokens that were cached; the tokens generated; kv_transfer_params of the answer.
+                                                    "params" are those of the request
     {"shares": true}                                whether other engines get blocks from this one's memory, from now on
     {"waits": true}                                 until everything is stored
     {"end": true}
@@ -90,12 +93,16 @@ class Served:
             self._worker = get_kv_transfer_group()._worker
             self._sharing = self._worker._sharing
 
-    def run(self, prompt: list[int], tokens: int) -> dict[str, Any]:
-        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
-        begun = time.perf_counter()
+    def run(self, prompt: list[int], tokens: int, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        extra = {"kv_transfer_params": params} if params else None
+        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, extra_args=extra)
+        begun = time.monotonic()
         (output,) = self.llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
-        ms = (time.perf_counter() - begun) * 1e3
-        return {"ms": ms, "cached": output.num_cached_tokens, "tokens": list(output.outputs[0].token_ids)}
+        ended = time.monotonic()
+        return {
+            "ms": (ended - begun) * 1e3, "ended_s": ended, "cached": output.num_cached_tokens, "tokens": list(output.outputs[0].token_ids),
+            "params": output.kv_transfer_params,
+        }  # fmt: skip
 
     def share(self, shares: bool) -> dict[str, Any]:
         if self._sharing is None:
@@ -115,7 +122,7 @@ class Served:
 
     def answer(self, told: dict[str, Any]) -> dict[str, Any]:
         if "prompt" in told:
-            return self.run(prompt_of(*told["prompt"]), told.get("tokens", 1))
+            return self.run(prompt_of(*told["prompt"]), told.get("tokens", 1), told.get("params"))
         if "shares" in told:
             return self.share(told["shares"])
         if "waits" in told:

@@ -18,7 +18,7 @@ from checks.engines.serve import write_model
 
 _START_S = 200
 _ANSWER_S = 120
-_TOKENS = 4
+TOKENS = 4
 """that are generated where tokens are compared"""
 _COUNTERS_S = 1.0
 """the daemon writes its counters some times in a second"""
@@ -49,9 +49,16 @@ class Engine:
         return self
 
     def ask(self, **words: Any) -> dict[str, Any]:
+        self.tell(**words)
+        return self.answer()
+
+    def tell(self, **words: Any) -> None:
+        """As `ask`, but does not wait: `answer` does."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(words).encode() + b"\n")
         self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
         answer = self._answer(_ANSWER_S)
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -114,7 +121,7 @@ def ranks(
                 rows = []
                 for rep in range(reps):
                     seed = tokens + rep
-                    begun = engine.run(seed, tokens, _TOKENS)
+                    begun = engine.run(seed, tokens, TOKENS)
                     same = first.setdefault((tokens, rep), begun["tokens"]) == begun["tokens"]
                     for other in _FLOOD:
                         # The device has no place for anything else then.
@@ -169,13 +176,13 @@ def sharing(
                 shares = rep % 2 == 0
                 giver.ask(shares=shares)
                 seed = 30_000 + tokens + rep
-                computed = giver.run(seed, tokens, _TOKENS)
+                computed = giver.run(seed, tokens, TOKENS)
                 giver.ask(waits=True)
                 before = _moved(counters)
                 restored = taker.run(seed, tokens)
                 moved = _moved(counters) - before
                 hit = taker.run(seed, tokens)
-                again = taker.run(seed, tokens, _TOKENS)
+                again = taker.run(seed, tokens, TOKENS)
                 rows[shares].append(restored | {"computed_ms": computed["ms"], "hit_ms": hit["ms"], "moved": moved})
                 right &= again["tokens"] == computed["tokens"] and bool(moved) == shares and restored["cached"] >= tokens - 32
             for shares, some in rows.items():

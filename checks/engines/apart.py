@@ -1,0 +1,125 @@
+"""A prefill engine and a decode engine on two GPUs of one host, whose daemons are different nodes. A part of gpu.py, for a machine with
+two GPUs; --tiny tries the program where there is none."""
+
+import contextlib
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kvtier_testing import process
+
+from checks.engines.parts import Server
+from checks.engines.several import TOKENS, Engine
+from checks.shared import waits
+from kvtier import Client
+
+NODES = ("prefill", "decode")
+_CONNECT_S = 30.0
+_EXPECT_S = 60
+_WARM = (1, 2)
+"""prompts of the greatest length, before all others: they fill a device's cache"""
+_MODES = ("new", "answer", "at_once")
+"""how a prompt comes: computed by the decode engine; sent to it with the prefill engine's answer; sent to both engines at once"""
+
+
+@contextlib.contextmanager
+def nodes(start: Callable[[str, Path, dict[str, str]], Server], folder: Path) -> Iterator[list[Path]]:
+    """Two daemons that read each other's memory over the loopback; yields their sockets.
+
+    Args:
+        start: a daemon with this name, socket and settings.
+    """
+    addresses = [f"127.0.0.1:{process.free_port()}" for _ in NODES]
+    sockets = [folder / f"sock-{name}" for name in NODES]
+    with contextlib.ExitStack() as stack:
+        for name, address, socket in zip(NODES, addresses, sockets, strict=True):
+            settings = {
+                "nodes.name": name, "nodes.listen": address, "nodes.peers": ",".join(addresses), "nodes.security": "plaintext_without_tokens",
+            }  # fmt: skip
+            stack.callback(start(name, socket, settings).stop)
+        _connect(*sockets)
+        yield sockets
+
+
+def _connect(holder: Path, reader: Path) -> None:
+    """Waits until one node finds a block of the other."""
+    key = bytes(32)
+    with Client(holder, timeout=_CONNECT_S) as here, Client(reader, timeout=_CONNECT_S) as there:
+        here.namespace("connect", block_bytes=4096).put([key], bytes(4096))
+        blocks = there.namespace("connect", block_bytes=4096)
+        waits.until("the nodes have found each other", lambda: blocks.lookup([key]).run == 1, _CONNECT_S, RuntimeError)
+
+
+class Apart:
+    """What the engines take, prompt by prompt."""
+
+    def __init__(self, prefill: Engine, decode: Engine, counters: Sequence[Callable[[], dict[str, int]]]) -> None:
+        """`counters`: of the nodes."""
+        self._engines = prefill, decode
+        self._prefill_counters, self._decode_counters = counters
+
+    def row(self, mode: str, seed: int, tokens: int) -> dict[str, Any]:
+        """One new prompt in one of the modes: milliseconds from the prefill engine's answer to the decode engine's first token."""
+        prefill, decode = self._engines
+        before = self._decode_counters()
+        if mode == "new":
+            told = decode.run(seed, tokens)
+            return {"first_ms": told["ms"], "cached": told["cached"]} | self._again(seed, tokens, prefill.run(seed, tokens, TOKENS))
+        if mode == "answer":
+            filled = prefill.run(seed, tokens)
+            told = decode.ask(prompt=[seed, tokens], params=filled["params"])
+        else:
+            followed = self._prefill_counters()["followed"]
+            expects = {"kvtier": {"expect_tokens": 10**6, "expect_s": _EXPECT_S, "expect_from": NODES[0]}}
+            decode.tell(prompt=[seed, tokens], params=expects)
+            waits.until("the prefill node hears of the blocks", lambda: self._prefill_counters()["followed"] > followed, _CONNECT_S, RuntimeError)
+            filled = prefill.run(seed, tokens)
+            told = decode.answer()
+        after = self._decode_counters()
+        came = {name: after[name] - before[name] for name in ("node_expected", "node_pieces")}
+        row = {"first_ms": (told["ended_s"] - filled["ended_s"]) * 1e3, "prefill_ms": filled["ms"], "cached": told["cached"], **came}
+        return row | self._again(seed, tokens, prefill.run(seed, tokens, TOKENS))
+
+    def _again(self, seed: int, tokens: int, right: dict[str, Any]) -> dict[str, Any]:
+        decode = self._engines[1]
+        hit = decode.run(seed, tokens)
+        return {"hit_ms": hit["ms"], "same": decode.run(seed, tokens, TOKENS)["tokens"] == right["tokens"]}
+
+
+def apart(
+    start: Callable[[str, int, str, str, dict[str, Any]], Engine], counters: Sequence[Callable[[], dict[str, int]]], note: Callable[..., None],
+    lens: Sequence[int], reps: int,
+) -> bool:  # fmt: skip
+    """The first token of a decode engine behind the answer of a prefill engine, which stores whole blocks after each step, and by layer.
+
+    Args:
+        start: an engine on this GPU, of this node, with that role, name and settings.
+        counters: those of the nodes.
+        note: takes the figures of one mode.
+
+    Returns:
+        Whether all blocks came, and all tokens are right.
+    """
+    right = True
+    decode = start("1", 1, "kv_consumer", "apart-decode", {})
+    try:
+        for turn, stores in enumerate(("off", "on")):
+            prefill = start("0", 0, "kv_producer", f"apart-prefill-{stores}", {"store_by_layer": stores})
+            try:
+                for engine in (decode, prefill) if turn == 0 else (prefill,):
+                    engine.ready()
+                    for seed in _WARM:
+                        engine.run(seed, lens[-1])
+                one = Apart(prefill, decode, counters)
+                for tokens in lens:
+                    for mode in _MODES[turn and 1 :]:
+                        rows = [one.row(mode, 40_000 + 100 * turn + 1000 * _MODES.index(mode) + 10 * rep + tokens, tokens) for rep in range(reps)]
+                        right &= all(row["same"] and (mode == "new" or row["cached"] >= tokens - 32) for row in rows)
+                        middle = {name: statistics.median(row[name] for row in rows) for name in rows[0] if name.endswith("_ms")}
+                        note("apart", tokens=tokens, stores_by_layer=stores, mode=mode, **middle, rows=rows)
+            finally:
+                prefill.close()
+    finally:
+        decode.close()
+    return right
