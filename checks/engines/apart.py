@@ -17,8 +17,13 @@ from kvtier import Client
 NODES = ("prefill", "decode")
 _CONNECT_S = 30.0
 _EXPECT_S = 60
+_LOAD, _LOAD_RATE, _LOAD_TOKENS, _LOAD_SHORT = 60, 4.0, 100, 512
+"""requests of a load, how many come in a second, tokens that each generates, and those of a short prompt"""
+_LOAD_LONG = 3
+"""one of so many prompts is long"""
 _WARM = (1, 2)
 """prompts of the greatest length, before all others: they fill a device's cache"""
+_EXPECTS = {"kvtier": {"expect_tokens": 10**6, "expect_s": _EXPECT_S, "expect_from": NODES[0]}}
 _MODES = ("new", "answer", "at_once")
 """how a prompt comes: computed by the decode engine; sent to it with the prefill engine's answer; sent to both engines at once"""
 
@@ -71,8 +76,7 @@ class Apart:
             told = decode.ask(prompt=[seed, tokens], params=filled["params"])
         else:
             followed = self._prefill_counters()["followed"]
-            expects = {"kvtier": {"expect_tokens": 10**6, "expect_s": _EXPECT_S, "expect_from": NODES[0]}}
-            decode.tell(prompt=[seed, tokens], params=expects)
+            decode.tell(prompt=[seed, tokens], params=_EXPECTS)
             waits.until("the prefill node hears of the blocks", lambda: self._prefill_counters()["followed"] > followed, _CONNECT_S, RuntimeError)
             filled = prefill.run(seed, tokens)
             told = decode.answer()
@@ -80,6 +84,27 @@ class Apart:
         came = {name: after[name] - before[name] for name in ("node_expected", "node_pieces")}
         row = {"first_ms": (told["ended_s"] - filled["ended_s"]) * 1e3, "prefill_ms": filled["ms"], "cached": told["cached"], **came}
         return row | self._again(seed, tokens, prefill.run(seed, tokens, TOKENS))
+
+    def load(self, tokens: int) -> dict[str, Any]:
+        """Short and long prompts at a fixed rate, to the decode engine alone, and to both engines: the times between tokens."""
+        prefill, decode = self._engines
+        found: dict[str, Any] = {"tokens": tokens, "rate": _LOAD_RATE}
+        for turn, mode in enumerate(("mixed", "apart")):
+            requests = [
+                {"prompt": [60_000 + 1000 * turn + number, _LOAD_SHORT if number % _LOAD_LONG else tokens], "at_s": number / _LOAD_RATE}
+                for number in range(_LOAD)
+            ]
+            if mode == "apart":
+                decode.tell(requests=[one | {"params": _EXPECTS} for one in requests], tokens=_LOAD_TOKENS)
+                prefill.ask(requests=requests, tokens=1)
+                told = decode.answer()
+            else:
+                told = decode.ask(requests=requests, tokens=_LOAD_TOKENS)
+            gaps = sorted(1e3 * gap for some in told["gaps_s"] for gap in some)
+            p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
+            first = statistics.median(1e3 * one for one in told["first_s"])
+            found[mode] = {"p50_ms": p50, "p99_ms": p99, "max_ms": gaps[-1], "first_ms": first, "cached": sum(told["cached"])}
+        return found
 
     def _again(self, seed: int, tokens: int, right: dict[str, Any]) -> dict[str, Any]:
         decode = self._engines[1]
@@ -118,6 +143,7 @@ def apart(
                         right &= all(row["same"] and (mode == "new" or row["cached"] >= tokens - 32) for row in rows)
                         middle = {name: statistics.median(row[name] for row in rows) for name in rows[0] if name.endswith("_ms")}
                         note("apart", tokens=tokens, stores_by_layer=stores, mode=mode, **middle, rows=rows)
+                note("apart-load", stores_by_layer=stores, **one.load(lens[0]))
             finally:
                 prefill.close()
     finally:

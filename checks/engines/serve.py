@@ -6,6 +6,7 @@ Each line of standard input is a JSON object; each answer is a line on the descr
                                                     generates: milliseconds to the end, and when that was, in seconds of the host's monotonic
                                                     clock; tokens that were cached; the tokens generated; kv_transfer_params of the answer.
                                                     "params" are those of the request
+    {"requests": [...], "tokens": NUMBER}           serves these requests (checks/engines/requests.py), whose "prompt" is as above
     {"shares": true}                                whether other engines get blocks from this one's memory, from now on
     {"waits": true}                                 until everything is stored
     {"end": true}
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.engines.pairs import TINY, WHOLE
+from checks.engines.requests import served
 from checks.shared.command_line import Arguments, whole
 
 ANSWERS = {"ready": True}
@@ -75,7 +77,7 @@ class Served:
         os.environ.setdefault("PYTHONHASHSEED", "0")
         import vllm
 
-        self._vllm = vllm
+        self.parameters = vllm.SamplingParams
         tokens = 32 if arguments.tiny else 16
         more: dict[str, Any] = {} if arguments.tiny else {"attention_config": {"backend": "FLASH_ATTN"}, "gpu_memory_utilization": 0.6}
         self.llm = vllm.LLM(
@@ -95,7 +97,7 @@ class Served:
 
     def run(self, prompt: list[int], tokens: int, params: dict[str, Any] | None = None) -> dict[str, Any]:
         extra = {"kv_transfer_params": params} if params else None
-        sampling = self._vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, extra_args=extra)
+        sampling = self.parameters(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, extra_args=extra)
         begun = time.monotonic()
         (output,) = self.llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)
         ended = time.monotonic()
@@ -103,6 +105,11 @@ class Served:
             "ms": (ended - begun) * 1e3, "ended_s": ended, "cached": output.num_cached_tokens, "tokens": list(output.outputs[0].token_ids),
             "params": output.kv_transfer_params,
         }  # fmt: skip
+
+    @staticmethod
+    def counters() -> dict[str, float]:
+        """None: the engine does not log."""
+        return {}
 
     def share(self, shares: bool) -> dict[str, Any]:
         if self._sharing is None:
@@ -123,6 +130,9 @@ class Served:
     def answer(self, told: dict[str, Any]) -> dict[str, Any]:
         if "prompt" in told:
             return self.run(prompt_of(*told["prompt"]), told.get("tokens", 1), told.get("params"))
+        if "requests" in told:
+            requests = [request | {"tokens": prompt_of(*request["prompt"])} for request in told["requests"]]
+            return served(self, told | {"requests": requests})
         if "shares" in told:
             return self.share(told["shares"])
         if "waits" in told:
