@@ -3,12 +3,13 @@ package io.kvtier.daemon.http;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
 import io.prometheus.metrics.model.registry.MultiCollector;
+import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import java.util.List;
 
 /**
  * The metric families of parts that not every daemon has, for the reference page: those of GPUs, of
- * tenants, of namespaces that engines used, and of other nodes.
+ * tenants, of namespaces that engines used or that have a lossy encoding, and of other nodes.
  */
 public final class ReportFamilies {
   private ReportFamilies() {}
@@ -27,6 +28,9 @@ public final class ReportFamilies {
     ReportMetrics.tenant(out, ofTenant);
     NodeMetrics.all(out, nodes);
     ReportMetrics.accounts(out, List.of(new JsonObject().put("namespace", "example")));
+    JsonArray error = new JsonArray().add(0.0);
+    ReportMetrics.errors(
+        out, new JsonObject().put("name", "example").put("encoding_errors", error));
     PrometheusMeterRegistry registry = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
     registry.getPrometheusRegistry().register((MultiCollector) out::snapshots);
     String text = registry.scrape();

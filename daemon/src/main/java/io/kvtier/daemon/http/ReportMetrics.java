@@ -388,12 +388,14 @@ final class ReportMetrics implements MultiCollector {
     for (JsonObject one : namespaces) {
       Owner owner = new Owner(one.getString("tenant", ""), one.getString("name", ""));
       if (shown.containsKey(owner)) {
-        errors(out, owner, one.getJsonArray("encoding_errors", new JsonArray()));
+        errors(out, one);
       }
     }
   }
 
-  private static void errors(Families out, Owner owner, JsonArray means) {
+  /** The errors of a namespace with a lossy encoding; nothing of any other. */
+  static void errors(Families out, JsonObject namespace) {
+    JsonArray means = namespace.getJsonArray("encoding_errors", new JsonArray());
     for (int layer = 0; layer < means.size(); layer++) {
       out.gauge(
           "kvtier_encoding_error_ratio",
@@ -401,9 +403,9 @@ final class ReportMetrics implements MultiCollector {
               + " of magnitudes",
           means.getDouble(layer),
           "namespace",
-          owner.namespace,
+          namespace.getString("name", ""),
           "tenant",
-          owner.tenant,
+          namespace.getString("tenant", ""),
           "layer",
           means.size() == 1 ? "all" : String.valueOf(layer));
     }
