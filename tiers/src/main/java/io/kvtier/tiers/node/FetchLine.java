@@ -92,9 +92,7 @@ final class FetchLine {
       long lateNs = expectedNs < 0 ? HedgeTimes.NEVER : reader.hedges().lateNs(expectedNs);
       fetch.lateNs = lateNs == HedgeTimes.NEVER ? lateNs : nowNs + lateNs;
     }
-    if (!isWaiting() || nextLookNs - firstNs(fetch) > 0) {
-      nextLookNs = firstNs(fetch);
-    }
+    nextLookNs = isWaiting() ? earlier(nextLookNs, firstNs(fetch)) : firstNs(fetch);
     fetch.askedAt.add(owner);
     unsent.add(new Fetching(fetch, nowNs, expectedNs));
     fetchedBytes += fetch.transfer.length;
@@ -102,9 +100,13 @@ final class FetchLine {
 
   /** When a block is late, or is given up. */
   private static long firstNs(Fetch fetch) {
-    return fetch.lateNs != HedgeTimes.NEVER && fetch.lateNs - fetch.deadlineNs < 0
-        ? fetch.lateNs
-        : fetch.deadlineNs;
+    return fetch.lateNs == HedgeTimes.NEVER
+        ? fetch.deadlineNs
+        : earlier(fetch.lateNs, fetch.deadlineNs);
+  }
+
+  private static long earlier(long oneNs, long otherNs) {
+    return oneNs - otherNs < 0 ? oneNs : otherNs;
   }
 
   /** Sends what the node is asked for and told. */
@@ -198,6 +200,9 @@ final class FetchLine {
     List<Long> late = new ArrayList<>();
     List<Fetch> toHedge = new ArrayList<>();
     nextLookNs = nowNs + Long.MAX_VALUE / 2;
+    for (Fetching one : unsent) {
+      nextLookNs = earlier(nextLookNs, firstNs(one.fetch));
+    }
     for (Map.Entry<Long, Fetching> each : fetches.entrySet()) {
       Fetch fetch = each.getValue().fetch;
       if (nowNs - fetch.deadlineNs >= 0) {
@@ -207,9 +212,7 @@ final class FetchLine {
       if (fetch.lateNs != HedgeTimes.NEVER && nowNs - fetch.lateNs >= 0) {
         toHedge.add(fetch);
       }
-      if (firstNs(fetch) - nextLookNs < 0) {
-        nextLookNs = firstNs(fetch);
-      }
+      nextLookNs = earlier(nextLookNs, firstNs(fetch));
     }
     boolean isSilent = false;
     for (Long id : late) {

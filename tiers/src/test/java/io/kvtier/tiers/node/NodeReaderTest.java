@@ -408,6 +408,20 @@ final class NodeReaderTest {
   }
 
   @Test
+  void fetch_asksInTheRoundInWhichAnotherEnds_endsAtItsDeadline() throws FrameException {
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    know(2, Frame.IN_MEMORY, Frame.ABSENT);
+    Transfer first = fetch(1);
+    transport.nowNs += 1_000 * MS;
+    Transfer second = fetch(2);
+    assertEquals(List.of(first), finished());
+    pass(1_000 * MS);
+
+    assertEquals(List.of(second), finished());
+    assertEquals(Status.IO_ERROR, second.status);
+  }
+
+  @Test
   void fetch_allLate_atMostOneInTwentyHasASecondNode() throws FrameException {
     learn(3 * MS, 4 * MS);
     int fetches = 400;
