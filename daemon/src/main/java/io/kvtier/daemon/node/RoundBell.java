@@ -10,10 +10,10 @@ import java.util.function.LongSupplier;
  * the index woken here, because other threads have no rounds.
  */
 final class RoundBell implements Runnable {
-  /** So much news has the index woken before the loop has nothing more to do. */
+  /** The index wakes at the end of a round with this much news, although the loop goes on. */
   static final int NEWS_MAX = 16;
 
-  /** The longest time for which news waits while the loop has something to do. */
+  /** The index wakes at the end of a round when news has waited for this long. */
   static final long WAIT_NS_MAX = TimeUnit.MICROSECONDS.toNanos(250);
 
   private final Runnable bell;

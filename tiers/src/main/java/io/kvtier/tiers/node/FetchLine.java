@@ -12,9 +12,9 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The blocks that one reader fetches from one node, over one connection. The blocks of a round go
- * out in one FETCH, as far as they have one namespace, group and length, and the leases that can
- * end in one RELEASE. Each block is answered on its own. Confined to the reader's thread.
+ * The blocks that one reader fetches from one node, over one connection. One FETCH names the blocks
+ * of a round that follow each other and have one namespace, group and length. One RELEASE names the
+ * leases that end in a round. Each block is answered on its own. Confined to the reader's thread.
  */
 final class FetchLine {
   /** The most blocks that a node is asked for at a time, and their bytes. */
