@@ -459,6 +459,37 @@ def test_blocksThatAnotherEngineHasStored_areOfferedOnce(engines: Make) -> None:
     assert watched.puts == [range(1)] and second.stats["known_blocks"] == 10
 
 
+@pytest.mark.parametrize(("choice", "puts"), [("on", [range(1)]), ("off", [])])
+def test_forwardPassThatFails_storesNothingFromThenOn(engines: Make, choice: str, puts: list[range | None]) -> None:
+    engine = engines({"kvtier.store_by_layer": choice})
+    watched = Watched(engine)
+    worker = engine.workers[0]
+    compute = worker.compute
+
+    def fails(one: Request, begin: int, end: int, layer: int) -> None:
+        if layer == 1:
+            raise RuntimeError("the GPU is out of memory")
+        compute(one, begin, end, layer)
+
+    worker.compute = fails  # type: ignore[method-assign]
+    engine.add(request())
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step_until(lambda: False)
+    worker.compute = compute  # type: ignore[method-assign]
+    other = request(seed=2)
+    engine.add(other)
+    engine.step_until(lambda: other in engine.running)
+    assert watched.puts == puts
+
+
+def test_stepsOfAnEngineThatIsUsedWhileAnErrorIsHandled_storeAsUsual(engines: Make) -> None:
+    engine = engines()
+    try:
+        raise RuntimeError("another engine has failed")
+    except RuntimeError:
+        assert stored(engine, request()) == 10
+
+
 def test_engineEnds_whileLayersAreBeingStored(engines: Make) -> None:
     engine = engines()
     Watched(engine, are_held=True)

@@ -408,7 +408,13 @@ class Engine(Stepped):
         connector.bind_connector_metadata(metadata)
         if not self.second_runner:
             connector.start_load_kv(None)
-        self._compute(worker, output, range(LAYERS - self.drafts))
+        try:
+            self._compute(worker, output, range(LAYERS - self.drafts))
+        except Exception:
+            if not self.second_runner and not self.drafts:
+                # vLLM's first model runner ends a step that has failed as any other.
+                connector.wait_for_save()
+            raise
         if self.second_runner:
             connector.start_load_kv(None)
         if not self.drafts:

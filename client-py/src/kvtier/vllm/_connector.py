@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -101,6 +102,8 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._settings = Settings.of(transfer.kv_connector_extra_config or {})
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
+        self._handled: BaseException | None = None
+        """what was being handled already when the step began"""
         self._client: Client | None = None
         self._mine: list[Shard] = []
         self._is_joint = False
@@ -322,6 +325,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)
+        self._handled = sys.exc_info()[1]
         # vLLM calls this just before a forward pass, when it is known how that will run.
         if self._worker is not None and isinstance(connector_metadata, KvtierMetadata):
             self._worker.begin_forward(connector_metadata.plan, _engine.asks_for_layers)
@@ -339,8 +343,13 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.layer_computed(layer_name)
 
     def wait_for_save(self) -> None:
-        if self._worker is not None:
+        if self._worker is None:
+            return
+        if sys.exc_info()[1] is self._handled:
             self._worker.start_stores(self._plan())
+        else:
+            # vLLM's first model runner calls this when the forward pass has raised an error, too.
+            self._worker.stop_storing()
 
     def _plan(self) -> Plan:
         metadata = self._get_connector_metadata()

@@ -123,6 +123,11 @@ class Worker:
             self._stores += begun
         self._store([*late, *stores])
 
+    def stop_storing(self) -> None:
+        """A forward pass has failed. Some of its layers were not computed, and what the engine computes from now on may depend on them."""
+        self._saves = None
+        self._writes = [False] * len(self._writes)
+
     def _store(self, transfers: Sequence[Transfer]) -> None:
         if not transfers or not any(self._writes):
             return
