@@ -16,6 +16,9 @@ public final class EncodingErrors {
   /** One of so many blocks is measured. */
   private static final int SAMPLED = 8;
 
+  /** Maximum layers that are told apart: regions have no more. */
+  private static final int LAYERS_MAX = 512;
+
   private static final ValueLayout.OfShort FIELD =
       ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
@@ -52,7 +55,8 @@ public final class EncodingErrors {
   private static int layersOf(BlockEncoding encoding, String form) {
     Matcher matcher = LAYERS_OUTERMOST.matcher(form);
     int layers = matcher.matches() ? Integer.parseInt(matcher.group(1)) : 1;
-    return layers > 0 && encoding.granules() % layers == 0 ? layers : 1;
+    boolean isPossible = layers > 0 && layers <= LAYERS_MAX && encoding.granules() % layers == 0;
+    return isPossible ? layers : 1;
   }
 
   /** Whether the next encoded block is one that is measured. Confined to one thread. */

@@ -11,6 +11,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class EncodingErrorsTest {
@@ -67,6 +68,16 @@ class EncodingErrorsTest {
     errors.measure(block(1));
     assertEquals(1, errors.means().length);
     assertEquals(0.011, errors.means()[0], 0.003);
+  }
+
+  @ParameterizedTest
+  @CsvSource({"512,512", "513,1", "9999,1"})
+  void layersThatNoRegionHas_areOne(int layers, int toldApart) {
+    BlockEncoding encoding = new BlockEncoding(EncodingKind.FP8, 512, layers);
+    EncodingErrors errors = EncodingErrors.of(encoding, "LCHND:" + layers + "x16:1x1x64");
+    assertNotNull(errors);
+    errors.measure(MemorySegment.ofArray(new byte[(int) encoding.encodedBytes()]));
+    assertEquals(toldApart, errors.means().length);
   }
 
   @Test
