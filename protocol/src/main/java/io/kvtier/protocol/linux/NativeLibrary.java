@@ -58,7 +58,7 @@ final class NativeLibrary {
 
   private static SymbolLookup initialised(SymbolLookup library) {
     LOG.debug(
-        "checksums by {}, the encoding exact by {}",
+        "checksums by {}, encodings by {}",
         initialise(library, "kvtier_crc32c_initialise"),
         initialise(library, "kvtier_encoding_initialise"));
     return library;
