@@ -753,7 +753,7 @@ class Check:
         self.encoded_as("encoded")
 
     def fp8(self) -> None:
-        """The same with loss."""
+        """Blocks in about half of their bytes, with loss: the GPU encodes and decodes them."""
         self.encoded_as("fp8")
 
     def encoded_as(self, kind: str) -> None:

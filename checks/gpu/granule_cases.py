@@ -23,7 +23,7 @@ UNTOUCHED = 0x5A
 
 
 class Unequal(Exception):
-    """A kernel does something else than the C core."""
+    """A kernel made other bytes than the C core."""
 
 
 class Memory(Protocol):
@@ -33,12 +33,12 @@ class Memory(Protocol):
     def address(self) -> int: ...
 
     def read(self) -> np.ndarray:
-        """What they are now."""
+        """The bytes as they are now."""
         ...
 
 
 class Device(Protocol):
-    """What runs kernels."""
+    """A device, or an emulation of one, that runs kernels."""
 
     def memory(self, array: np.ndarray, pinned: bool = False) -> Memory:
         """A copy of an array on the device, or in pinned memory of the host."""
