@@ -28,7 +28,7 @@ SHAPE = {"layers": 8, "groups": GROUPS, "tokens": 16, "heads": 8, "head_bytes": 
 
 
 class Writer(Protocol):
-    """Who writes the blocks."""
+    """A client or an engine that writes the blocks."""
 
     def namespace(self, client: Client) -> Namespace: ...
 
