@@ -10,6 +10,7 @@ from typing import Any
 from kvtier_testing import process
 
 from checks.engines.parts import Server
+from checks.engines.requests import times_of
 from checks.engines.several import TOKENS, Engine
 from checks.shared import waits
 from kvtier import Client
@@ -100,10 +101,7 @@ class Apart:
                 told = decode.answer()
             else:
                 told = decode.ask(requests=requests, tokens=_LOAD_TOKENS)
-            gaps = sorted(1e3 * gap for some in told["gaps_s"] for gap in some)
-            p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
-            first = statistics.median(1e3 * one for one in told["first_s"])
-            found[mode] = {"p50_ms": p50, "p99_ms": p99, "max_ms": gaps[-1], "first_ms": first, "cached": sum(told["cached"])}
+            found[mode] = times_of(told) | {"cached": sum(told["cached"])}
         return found
 
     def _again(self, seed: int, tokens: int, right: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from kvtier_testing import process
 from kvtier_testing.nodes import connected
 
+from checks.engines.requests import times_of
 from checks.engines.told import Daemon, Failed, Rows
 from checks.engines.vllm_engine import Engine, engine, kvtier
 from checks.shared import waits
@@ -286,7 +287,6 @@ class PrefillDecode(Rows):
             self.hold(f"tokens, {what}", answer["tokens"] == tokens[reader], "as of one engine")
             self._promises(what, prompts, params, answer["cached"])
 
-
     def prefill_decode_load(self) -> None:
         """Short and long prompts at a fixed rate: the times between tokens with prefill apart, and in one engine on both halves."""
         warm, requests = _load(52, 10), _load(53, _LOAD_S)
@@ -303,11 +303,12 @@ class PrefillDecode(Rows):
         same = sum(one == other for one, other in zip(apart["tokens"], mixed["tokens"], strict=True))
         self.hold("tokens, prompts at a fixed rate", same == len(requests), f"{same} of {len(requests)} prompts as of one engine")
         for what, answer in (("in one engine", mixed), ("prefill apart", apart)):
-            gaps = sorted(1e3 * gap for some in answer["gaps_s"] for gap in some)
-            first = statistics.median(1e3 * one for one in answer["first_s"])
-            p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
-            text = f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {gaps[-1]:.1f} ms; first token after {first:.0f} ms (median)"
-            self.tell(f"times between tokens, {what}", text, p50_ms=p50, p99_ms=p99, max_ms=gaps[-1], first_ms=first)
+            times = times_of(answer)
+            text = (
+                f"p50 {times['p50_ms']:.1f} ms, p99 {times['p99_ms']:.1f} ms, at most {times['max_ms']:.1f} ms; "
+                f"first token after {times['first_ms']:.0f} ms (median)"
+            )
+            self.tell(f"times between tokens, {what}", text, **times)
 
 
 def _load(seed: int, seconds: float) -> list[dict[str, Any]]:

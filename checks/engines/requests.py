@@ -1,6 +1,8 @@
 """Requests that a check makes up, for an engine in the process: each with parameters for the connector, some of them aborted."""
 
+import statistics
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -58,3 +60,11 @@ def served(engine: Any, command: dict[str, Any]) -> dict[str, Any]:
     first_s = [times[0] - came if times else 0.0 for times, came in zip(token_s, comes_s, strict=True)]
     gaps_s = [[later - earlier for earlier, later in pairwise(times)] for times in token_s]
     return {"tokens": tokens, "params": params, "cached": cached, "first_s": first_s, "gaps_s": gaps_s, "counters": counters}
+
+
+def times_of(answer: Mapping[str, Any]) -> dict[str, float]:
+    """Milliseconds of an answer of `served`: the median, the 99th percentile and the maximum of the times between tokens, and the median time
+    to the first token."""
+    gaps = sorted(1e3 * gap for some in answer["gaps_s"] for gap in some)
+    p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
+    return {"p50_ms": p50, "p99_ms": p99, "max_ms": gaps[-1], "first_ms": statistics.median(1e3 * one for one in answer["first_s"])}
