@@ -25,14 +25,18 @@ public final class Checksums {
       return;
     }
     transfer.checksum = of(transfer.bytes());
-    transfer.measureErrors();
-    BlockEncoding encoding = transfer.encoding;
-    boolean isEncoded = encoding != null && transfer.length == encoding.encodedBytes();
-    transfer.status =
-        encoding == null || !isEncoded || decodes(encoding, transfer) ? Status.OK : Status.CORRUPT;
+    transfer.status = isSound(transfer) ? Status.OK : Status.CORRUPT;
+    if (transfer.status == Status.OK) {
+      transfer.measureErrors();
+    }
   }
 
-  private static boolean decodes(BlockEncoding encoding, Transfer transfer) {
+  /** Whether an encoded block that is checked can be decoded. */
+  private static boolean isSound(Transfer transfer) {
+    BlockEncoding encoding = transfer.encoding;
+    if (encoding == null || transfer.length != encoding.encodedBytes()) {
+      return true;
+    }
     MemorySegment raw = MemorySegment.ofArray(new byte[(int) encoding.rawBytes()]);
     return BlockCoder.OF_THIS_MACHINE.decode(encoding, transfer.bytes(), raw) != BlockCoder.NONE;
   }
