@@ -59,13 +59,17 @@ def request(count: int = 43, seed: int = 1) -> Request:
 
 
 class Watched:
-    """A rank's region and its computation: what was computed and put, in order. Copies end when they are let go."""
+    """A rank's region and its computation: what was computed and put, in order. Copies end when they are let go, or, if they are awaited,
+    before their puts return."""
 
-    def __init__(self, engine: Engine, rank: int = 0, are_held: bool = False, failing: Sequence[int] = ()) -> None:
+    def __init__(
+        self, engine: Engine, rank: int = 0, are_held: bool = False, failing: Sequence[int] = (), are_awaited: bool = False
+    ) -> None:
         worker = engine.workers[rank]
         side = worker.connector._worker
         self._region = side._regions[0]
         self._failing = failing
+        self._are_awaited = are_awaited
         side._regions[0] = self
         self.are_held = are_held
         self.events: list[tuple[str, range | int | None]] = []
@@ -87,7 +91,9 @@ class Watched:
         if len(self.copies) in self._failing:
             self._failing = ()
             raise OSError("no memory")
-        self.copies.append(Held(self, self._region.put(keys, block_ids, layers=layers, **more)))
+        copying = self._region.put(keys, block_ids, layers=layers, **more)
+        assert not self._are_awaited or eventually(copying.done)
+        self.copies.append(Held(self, copying))
         return self.copies[-1]
 
     @property
@@ -425,15 +431,7 @@ def test_layersThatCanNotBegin_costTheBlocks_andNothingElse(engines: Make, caplo
 def test_daemonThatHasGone_isOfferedTheFirstLayersOnly(engines: Make, fresh_daemon: Daemon) -> None:
     engine = engines({"kvtier.socket": str(fresh_daemon.socket_path)})
     fresh_daemon.kill()
-    watched = Watched(engine)
-    put = watched.put
-
-    def put_and_wait(*arguments: Any, **more: Any) -> Any:
-        made = put(*arguments, **more)
-        assert eventually(made._copying.done)
-        return made
-
-    watched.put = put_and_wait  # type: ignore[method-assign]
+    watched = Watched(engine, are_awaited=True)
     assert stored(engine, request()) == 0
     assert watched.puts == [range(1)] and engine.stats["refused_blocks"] == 10
 
@@ -444,15 +442,7 @@ def test_blocksThatAnotherEngineHasStored_areOfferedOnce(engines: Make) -> None:
     second.add(one)
     assert eventually(lambda: second.scheduler.get_num_new_matched_tokens(one, 0)[0] == 0)
     stored(first, request())
-    watched = Watched(second)
-    put = watched.put
-
-    def put_and_wait(*arguments: Any, **more: Any) -> Any:
-        made = put(*arguments, **more)
-        assert eventually(made._copying.done)
-        return made
-
-    watched.put = put_and_wait  # type: ignore[method-assign]
+    watched = Watched(second, are_awaited=True)
     second.scheduler.get_num_new_matched_tokens = lambda *_: (0, False)
     second.run_existing(one)
     second.settle()
