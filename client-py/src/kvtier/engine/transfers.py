@@ -35,7 +35,7 @@ STORED = (Status.OK, Status.EXISTS, Status.PENDING)
 """the statuses of a stored block that the daemon has, or gets from another client"""
 
 _GOES_ON = frozenset((Status.OK, Status.PENDING))
-"""the statuses of a block's layers, behind which the other layers are of use"""
+"""the statuses of some layers of a block after which the other layers are still stored"""
 
 Hold: TypeAlias = Callable[[Sequence[bytes], float], Leases]
 """Leases on blocks that are in memory; waits at most so many seconds"""
@@ -72,22 +72,19 @@ class Copies(Protocol):
     def give_up(self) -> None: ...
 
 
-class _Several:
-    """The copies of a request's blocks of several groups."""
+class _Joined:
+    """Copies that are waited for and ended together."""
 
     def __init__(self, copies: Sequence[Copying]) -> None:
-        self._copies = copies
+        self._copies = list(copies)
 
     def done(self) -> bool:
         return all(one.done() for one in self._copies)
 
-    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
-        """All statuses, one group's behind the other's. `blocks` is not used: nobody is told of a part."""
+    def _statuses(self, timeout: float | None) -> list[list[Status]]:
+        """The statuses of each copy, after at most so many seconds for all of them."""
         end = None if timeout is None else time.monotonic() + timeout
-        statuses: list[Status] = []
-        for one in self._copies:
-            statuses += one.wait(None if end is None else max(0.0, end - time.monotonic()))
-        return statuses
+        return [one.wait(None if end is None else max(0.0, end - time.monotonic())) for one in self._copies]
 
     def cancel(self) -> None:
         for one in self._copies:
@@ -98,12 +95,20 @@ class _Several:
             one.give_up()
 
 
-class _Layers:
+class _Several(_Joined):
+    """The copies of a request's blocks of several groups."""
+
+    def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
+        """All statuses, one group's behind the other's. `blocks` is not used: nobody is told of a part."""
+        return [status for of_group in self._statuses(timeout) for status in of_group]
+
+
+class _Layers(_Joined):
     """The copies of a store's blocks, some layers each."""
 
     def __init__(self, blocks: int) -> None:
+        super().__init__([])
         self._blocks = blocks
-        self._copies: list[Copying] = []
         self._is_lost = False
         """whether some layers could not even begin"""
 
@@ -122,24 +127,12 @@ class _Layers:
             not one.done() or not _GOES_ON.isdisjoint(_outcome(one, self._blocks)) for one in self._copies
         )
 
-    def done(self) -> bool:
-        return all(one.done() for one in self._copies)
-
     def wait(self, timeout: float | None = None, blocks: int | None = None) -> list[Status]:
         """A status for each block: OK if all its layers are. `blocks` is not used."""
-        end = None if timeout is None else time.monotonic() + timeout
-        statuses = [one.wait(None if end is None else max(0.0, end - time.monotonic())) for one in self._copies]
+        statuses = self._statuses(timeout)
         if self._is_lost:
             return [Status.UNAVAILABLE] * self._blocks
         return [_of_layers(of_block) for of_block in zip(*statuses, strict=True)]
-
-    def cancel(self) -> None:
-        for one in self._copies:
-            one.cancel()
-
-    def give_up(self) -> None:
-        for one in self._copies:
-            one.give_up()
 
 
 def _of_layers(of_block: Sequence[Status]) -> Status:
