@@ -279,6 +279,16 @@ def test_event_of_an_idle_device_is_none_to_wait_for(begun: Callable[[Any], _cud
     assert waiting.events[-1] == 2 and now_ns == 1000
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_region_tells_whether_its_copies_wait_for_events(begun: Callable[[Any], _cuda.CudaRegion], is_open: bool) -> None:
+    waiting = _Waiting()
+    waiting.takes_events = is_open
+    region, event = begun(waiting), _Event()
+    assert region.takes_events == is_open
+    region.put([b"k"], [0], after=event)
+    assert (waiting.events, event.waited) == (([1], 0) if is_open else ([0], 1))
+
+
 def test_copies_that_wait_for_a_shared_event_take_one(begun: Callable[[Any], _cuda.CudaRegion]) -> None:
     waiting = _Waiting()
     region = begun(waiting)

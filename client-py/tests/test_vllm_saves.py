@@ -322,6 +322,7 @@ def test_earlierStepsThatAreStillBeingStored_haveTheNextOnesStoredWhole(engines:
     [
         ({"joins": True, "letters": ""}, "the layers' tensors have several shapes, or lie in host memory and are encoded or of an unknown order"),
         ({"silent_names": True}, "the layers of the engine's KV cache are not told apart"),
+        ({"takes_events": False}, "the daemon can't open this process's CUDA events, so the engine's thread would wait for the GPU within each step"),
         ({"drafts": True}, "the engine computes the layers of a draft model several times within a step"),
     ],
 )
@@ -336,6 +337,8 @@ def test_blocksThatCanNotGoByLayer_areTold_andStoredWhole(
     vars(connector._vllm_config).update(changed)
     if "silent_names" in options:
         connector._numbers = [{"layers.0.attn": 0}]
+    if "takes_events" in options:
+        monkeypatch.setattr(type(connector._worker._regions[0]), "takes_events", False)
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
         assert connector._layer_pools(connector._worker._regions, HOST_CUT) == [None]
     assert f"kvtier.store_by_layer is not used for the blocks of group 0: {why}" in caplog.text

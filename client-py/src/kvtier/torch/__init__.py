@@ -178,6 +178,11 @@ class Region(ABC):
         """
 
     @property
+    def takes_events(self) -> bool:
+        """Whether copies wait for `after` themselves. If not, `put` and `get` wait for `after` before they return."""
+        return True
+
+    @property
     def registrations(self) -> int:
         """`kvtier.device.DeviceRegion.registrations`; 0: the tensors are not on a GPU."""
         return 0

@@ -254,6 +254,10 @@ class CudaRegion(Region):
             torch.cuda.synchronize(self._device)
 
     @property
+    def takes_events(self) -> bool:
+        return self._region.takes_events
+
+    @property
     def registrations(self) -> int:
         return self._region.registrations
 
@@ -272,7 +276,7 @@ class CudaRegion(Region):
     def _begin(
         self, copy: Callable[[int], DeviceCopying], after: Any, layers: range | None, patience_ns: int = 0
     ) -> CudaCopying:
-        event = self._events.take(after, patience_ns, self._region.takes_events)
+        event = self._events.take(after, patience_ns, self.takes_events)
         try:
             copying = copy(event)
         except BaseException:

@@ -229,6 +229,8 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
                 problem = _NOT_TOLD_APART
             elif not region.puts_layers:
                 problem = "the layers' tensors have several shapes, or lie in host memory and are encoded or of an unknown order"
+            elif not region.takes_events:
+                problem = "the daemon can't open this process's CUDA events, so the engine's thread would wait for the GPU within each step"
             elif pool.part_bytes < 2 * cut.part_bytes:
                 problem = f"this rank has {pool.part_bytes} bytes of a block; expected {2 * cut.part_bytes} or more"
             if problem:
