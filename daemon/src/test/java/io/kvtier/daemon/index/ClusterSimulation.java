@@ -49,6 +49,7 @@ import java.util.Objects;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -1087,6 +1088,12 @@ final class ClusterSimulation implements AutoCloseable {
     public MemorySegment slab(int slab) {
       return index.slab(slab);
     }
+
+    /** Passes on a call for leases, with something else done about their answer. */
+    final boolean lease(
+        Session session, NodeCall.Lease lease, Consumer<List<NodeCall.Leased>> answered) {
+      return index.call(session, new NodeCall.Lease(lease.blocks(), lease.blockBytes(), answered));
+    }
   }
 
   private static long key(NodeCall.Blocks blocks, int i) {
@@ -1155,16 +1162,14 @@ final class ClusterSimulation implements AutoCloseable {
     @Override
     public boolean call(Session session, NodeCall call) {
       return call instanceof NodeCall.Lease lease
-          ? index.call(
+          ? lease(
               session,
-              new NodeCall.Lease(
-                  lease.blocks(),
-                  lease.blockBytes(),
-                  leased -> {
-                    lease.answer().accept(leased);
-                    boolean ignored =
-                        index.call(session, new NodeCall.Release(leasesOf(leased), false));
-                  }))
+              lease,
+              leased -> {
+                lease.answer().accept(leased);
+                boolean ignored =
+                    index.call(session, new NodeCall.Release(leasesOf(leased), false));
+              })
           : index.call(session, call);
     }
   }
@@ -1178,12 +1183,7 @@ final class ClusterSimulation implements AutoCloseable {
     @Override
     public boolean call(Session session, NodeCall call) {
       return call instanceof NodeCall.Lease lease
-          ? index.call(
-              session,
-              new NodeCall.Lease(
-                  lease.blocks(),
-                  lease.blockBytes(),
-                  leased -> lease.answer().accept(leased.reversed())))
+          ? lease(session, lease, leased -> lease.answer().accept(leased.reversed()))
           : index.call(session, call);
     }
   }
@@ -1264,10 +1264,7 @@ final class ClusterSimulation implements AutoCloseable {
     @Override
     public boolean call(Session session, NodeCall call) {
       return call instanceof NodeCall.Lease lease
-          ? index.call(
-              session,
-              new NodeCall.Lease(
-                  lease.blocks(), lease.blockBytes(), leased -> answer(lease, leased)))
+          ? lease(session, lease, leased -> answer(lease, leased))
           : index.call(session, call);
     }
 
