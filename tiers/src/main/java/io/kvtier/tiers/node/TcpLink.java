@@ -33,8 +33,13 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
 
   private static final int FRAMES_QUEUED_MAX = 1024;
 
-  /** The bytes of answers, without blocks, beyond which a node is not listened to. */
-  private static final int ANSWERS_QUEUED_BYTES = 64 << 10;
+  /**
+   * The bytes of answers, without blocks, beyond which a node is not listened to. These bytes are
+   * half of {@link #FRAMES_QUEUED_MAX} at most, because one request can have many answers, and
+   * requests that were read before have answers to come.
+   */
+  private static final int ANSWERS_QUEUED_BYTES =
+      FRAMES_QUEUED_MAX / 2 * FrameDescriptor.HEAD_BYTES;
 
   private static final int FRAMES_WRITTEN = 64;
 
