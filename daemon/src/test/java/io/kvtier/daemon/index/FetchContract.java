@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.Messages;
@@ -15,6 +16,7 @@ import java.io.IOException;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -73,13 +75,26 @@ abstract class FetchContract extends ServedContract {
     await(() -> count(Counter.GAUGE_LEASES) == leases);
   }
 
-  private void write(long... keys) throws IOException, ProtocolViolation {
+  private LayerWriter write(long... keys) throws IOException, ProtocolViolation {
     LayerWriter engine = new LayerWriter(index);
     for (long key : keys) {
       for (int layer = 0; layer < 4; layer++) {
         engine.write(key, layer);
       }
     }
+    return engine;
+  }
+
+  /** Changes a byte of a block in its slot. */
+  private void damage(LayerWriter engine, long key) throws ProtocolViolation {
+    engine.client.sendKeys(Verb.ACQUIRE, key, 1);
+    IndexHarness.Answer answer = engine.client.await();
+    assertEquals(Status.OK, answer.first());
+    long at = answer.places().getFirst();
+    byte before = index.slabs().get(ValueLayout.JAVA_BYTE, at);
+    index.slabs().set(ValueLayout.JAVA_BYTE, at, (byte) ~before);
+    engine.client.sendIds(Verb.RELEASE, 0, 1, answer.ids().getFirst());
+    assertEquals(Status.OK, engine.client.await().first());
   }
 
   @Test
@@ -109,15 +124,45 @@ abstract class FetchContract extends ServedContract {
   }
 
   @Test
-  void damagedBlock_isReleasedOnItsOwn() throws IOException, ProtocolViolation {
+  void damagedBlock_isReleasedOnItsOwn_checked_andDropped() throws IOException, ProtocolViolation {
     greet();
-    write(77, 78);
+    LayerWriter engine = write(77, 78);
     fetch(3, BLOCK, 77, 78);
     long damaged = takeBlock(3, 77);
     long good = takeBlock(4, 78);
+    damage(engine, 77);
     release(Status.CORRUPT, damaged);
     awaitLeases(1);
     release(Status.OK, good);
+    awaitLeases(0);
+    fetch(5, BLOCK, 77, 78);
+    none(5, Status.MISS);
+    release(Status.OK, takeBlock(6, 78));
+    awaitLeases(0);
+  }
+
+  @Test
+  void fetchOfMoreBlocksThanTheIndexLeases_isBusyForTheOthers()
+      throws IOException, ProtocolViolation {
+    greet();
+    write(77);
+    long[] keys = new long[Messages.FETCHED_MAX];
+    Arrays.fill(keys, 77);
+    fetch(100, BLOCK, keys);
+    fetch(100 + keys.length, BLOCK, keys);
+    long[] leases = new long[HOLDS_MAX];
+    for (int i = 0; i < HOLDS_MAX; i++) {
+      leases[i] = takeBlock(100 + i, 77);
+    }
+    for (int i = HOLDS_MAX; i < 2 * keys.length; i++) {
+      none(100 + i, Status.BUSY);
+    }
+    release(Status.OK, leases[0]);
+    awaitLeases(HOLDS_MAX - 1);
+    fetch(3, BLOCK, 77);
+    leases[0] = takeBlock(3, 77);
+    release(Status.OK, Arrays.copyOf(leases, keys.length));
+    release(Status.OK, Arrays.copyOfRange(leases, keys.length, HOLDS_MAX));
     awaitLeases(0);
   }
 

@@ -201,6 +201,7 @@ public final class IndexHarness implements AutoCloseable {
     private final int slots;
     private int sessions = 4;
     private int blocks;
+    private int holdsPerSession = Integer.MAX_VALUE;
     private int inlineChecksumBytes;
     private long scrubBytesPerSecond;
     private Pipeline checksums = new NoPipeline();
@@ -243,6 +244,12 @@ public final class IndexHarness implements AutoCloseable {
     /** The most records of blocks. */
     Settings blocks(int most) {
       blocks = most;
+      return this;
+    }
+
+    /** The most leases and reservations of a session. */
+    Settings holdsPerSession(int most) {
+      holdsPerSession = most;
       return this;
     }
 
@@ -389,7 +396,7 @@ public final class IndexHarness implements AutoCloseable {
                     new Namespaces(tenants),
                     counters,
                     latencies,
-                    limits(settings.sessions, blocks)),
+                    limits(settings)),
                 new StoreParts.Tiers(
                     new TierParts.First(
                         KnownTiers.HOST,
@@ -429,13 +436,13 @@ public final class IndexHarness implements AutoCloseable {
                     gone::contains)));
   }
 
-  private static Limits limits(int sessions, int blocks) {
+  private static Limits limits(Settings settings) {
     return new Limits(
-        sessions,
+        settings.sessions,
         256,
         256,
-        blocks,
-        blocks,
+        settings.blocks,
+        Math.min(settings.blocks, settings.holdsPerSession),
         RETAINED_SHARE,
         PUSHED_SHARE,
         new Limits.Times(

@@ -13,9 +13,11 @@ import io.kvtier.protocol.Status;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
+import io.kvtier.tiers.node.Messages;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.NodeTransport;
+import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -41,6 +43,10 @@ import org.junit.jupiter.api.BeforeEach;
 abstract class ServedContract {
   private static final long TIMEOUT_NS = 20_000_000_000L;
   static final int SLOTS = 4096;
+
+  /** The most leases and reservations of a node in the index. */
+  static final int HOLDS_MAX = Messages.FETCHED_MAX + 16;
+
   static final long OURS = 11;
   static final long THEIRS = 22;
 
@@ -122,7 +128,8 @@ abstract class ServedContract {
     index =
         new IndexHarness(
             new IndexHarness.Settings(2, SLOTS)
-                .checksums(new IndexHarness.NoPipeline(), Integer.MAX_VALUE));
+                .holdsPerSession(HOLDS_MAX)
+                .checksums(new IndexHarness.InlinePipeline(Checksums::run), Integer.MAX_VALUE));
     sides = open(make -> server.admit(make));
     server =
         new NodeServer(
