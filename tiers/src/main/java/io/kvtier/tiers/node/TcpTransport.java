@@ -216,7 +216,8 @@ public final class TcpTransport implements NodeTransport {
     int done = runTasks() + turns.serve();
     try {
       isAsleep = true;
-      // A link that broke in its turn may be news for the index. The caller tells it before a wait.
+      // A link that broke in its turn may be news for the index, which the caller wakes before a
+      // wait.
       if (done > 0 || isWoken || !turns.isEmpty() || waitNs <= 0) {
         selector.selectNow(this::ready);
       } else {
