@@ -108,6 +108,7 @@ class Held:
         self._region = region
         self._copying = copying
         self.waits = 0
+        self.is_cancelled = False
 
     def done(self) -> bool:
         return not self._region.are_held and self._copying.done()
@@ -119,6 +120,7 @@ class Held:
         return self._copying.wait(timeout)
 
     def cancel(self) -> None:
+        self.is_cancelled = True
         self._copying.cancel()
 
 
@@ -276,15 +278,16 @@ def test_engineThatTellsOfNoLayer_storesWhole_andThatIsTold(engines: Make, caplo
 
 
 @pytest.mark.parametrize(
-    ("silent", "puts"),
-    [([0], [None]), ([1], [range(1), range(1, 3)]), ([2], [range(1), range(1, 2), range(2, 3)])],
+    ("silent", "order"),
+    [([0], [0, 1, 2, None]), ([1], [0, range(1), 1, 2, range(1, 3)]), ([2], [0, range(1), 1, range(1, 2), 2, range(2, 3)])],
 )
-def test_layersThatTheEngineDoesNotTellOf_areStoredBehindTheStep(engines: Make, silent: list[int], puts: list[range | None]) -> None:
+def test_layersThatTheEngineDoesNotTellOf_areStoredBehindTheStep(
+    engines: Make, silent: list[int], order: list[range | int | None]
+) -> None:
     engine = engines(silent=silent)
     watched = Watched(engine)
     assert stored(engine, request()) == 10
-    assert watched.puts == puts
-    assert [event for event, _ in watched.events][-2 if silent == [2] else -1 :][-1] == "put"
+    assert watched.events == [("compute" if isinstance(what, int) else "put", what) for what in order]
     assert loaded_tokens(engines()) == 40
 
 
@@ -483,12 +486,13 @@ def test_stepsOfAnEngineThatIsUsedWhileAnErrorIsHandled_storeAsUsual(engines: Ma
         assert stored(engine, request()) == 10
 
 
-def test_engineEnds_whileLayersAreBeingStored(engines: Make) -> None:
+def test_engineEnds_whileLayersAreBeingStored_andTheirCopiesAreCancelled(engines: Make) -> None:
     engine = engines()
-    Watched(engine, are_held=True)
+    watched = Watched(engine, are_held=True)
     engine.add(request())
     engine.step_until(lambda: bool(engine.workers[0].connector._worker._stores))
     engine.close()
+    assert [copy.is_cancelled for copy in watched.copies] == [True] * LAYERS
 
 
 # ---- the parts ----
