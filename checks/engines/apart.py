@@ -21,7 +21,7 @@ _EXPECT_S = 60
 _LOAD, _LOAD_RATE, _LOAD_TOKENS, _LOAD_SHORT = 60, 4.0, 100, 512
 """requests of a load, how many come in a second, tokens that each generates, and those of a short prompt"""
 _LOAD_LONG = 3
-"""one of so many prompts is long"""
+"""every third prompt is long"""
 _WARM = (1, 2)
 """prompts of the greatest length, before all others: they fill a device's cache"""
 _EXPECTS = {"kvtier": {"expect_tokens": 10**6, "expect_s": _EXPECT_S, "expect_from": NODES[0]}}
@@ -58,7 +58,7 @@ def _connect(holder: Path, reader: Path) -> None:
 
 
 class Apart:
-    """What the engines take, prompt by prompt."""
+    """Measures the times of both engines, prompt by prompt."""
 
     def __init__(self, prefill: Engine, decode: Engine, counters: Sequence[Callable[[], dict[str, int]]]) -> None:
         """`counters`: of the nodes."""

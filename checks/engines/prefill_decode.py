@@ -31,7 +31,7 @@ _CONNECT_S = 30.0
 _LOAD_S, _LOAD_RATE, _LOAD_TOKENS = 30, 3.0, 40
 """seconds of a load, requests a second, and tokens that each generates"""
 _LOAD_LONG = 3
-"""one of so many prompts is long"""
+"""every third prompt is long"""
 PROMISED_SHARE_MIN = 0.95
 EXPECTED_SHARE_MIN = 0.9
 

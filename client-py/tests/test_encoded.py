@@ -46,7 +46,7 @@ def kv_encoded(one: bytes, kind: str) -> bytes:
 
 
 def kv_decoded(one: bytes, kind: str) -> bytes:
-    """What is decoded of a key's block: with `exact` the block."""
+    """A key's block after it was encoded and decoded; with `exact` the block itself."""
     to = bytearray(BLOCK_BYTES)
     assert _core.decode(kind, to, kv_encoded(one, kind), GRANULE_BYTES // 2)[0] == GRANULES
     return bytes(to)

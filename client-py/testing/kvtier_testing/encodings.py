@@ -5,7 +5,7 @@ from kvtier._encoding import encoding_of
 
 
 def kept(encoding: str, block: bytes) -> bytes:
-    """What the C core makes of a block when it encodes and decodes it; the block itself where that can't be encoded.
+    """A block after the C core has encoded and decoded it; the block itself if it can't be encoded.
 
     Args:
         encoding: the value of a namespace's property, such as ``fp8 bf16 4096``.

@@ -136,7 +136,7 @@ class _Layers(_Joined):
 
 
 def _of_layers(of_block: Sequence[Status]) -> Status:
-    """What became of a block whose layers were stored so: a failure if any layer failed, else what others have put of it."""
+    """A block's status, from those of its layers: the first failure, else the first status that is not OK, else OK."""
     failed = next((status for status in of_block if status not in STORED), None)
     return failed or next((status for status in of_block if status is not Status.OK), Status.OK)
 

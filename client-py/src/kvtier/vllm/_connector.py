@@ -103,7 +103,7 @@ class KvtierConnector(KVConnectorBase_V1, SupportsHMA):
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
         self._handled: BaseException | None = None
-        """what was being handled already when the step began"""
+        """the exception that was being handled already when the step began"""
         self._client: Client | None = None
         self._mine: list[Shard] = []
         self._is_joint = False

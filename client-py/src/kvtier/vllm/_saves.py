@@ -14,7 +14,7 @@ _STEPS_UNDER_WAY_MAX = 2
 """earlier steps whose stores by layer go on: each group of layers takes one of the events that copies can wait for
 (`kvtier.torch._cuda.EVENTS`), and without one the engine's thread would wait"""
 _MISSED_MAX = 16
-"""steps of which no layer could be stored early, until the log says so"""
+"""The log says so if none of these first steps could store a layer early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Pool:
     """of a block that this rank has"""
 
     def ends(self, stores: Sequence[Transfer], cut: Cut) -> list[int]:
-        """Where the groups of layers end in which these are stored; none: they are stored whole."""
+        """The ends of the groups of layers in which these blocks are stored; empty: they are stored whole."""
         if not stores:
             return []
         put_bytes = sum(map(self.bytes_of, stores)) // len(stores)
@@ -63,7 +63,7 @@ class _Step:
     def __init__(self, transfers: Sequence[Transfer], ends: Sequence[int]) -> None:
         self.transfers = transfers
         self.stores: list[Store] = []
-        """as soon as the first layers are stored, one for each transfer"""
+        """one for each transfer, in its order; empty until the first layers are being stored"""
         self._ends = [0, *ends]
         self._computed: set[int] = set()
         self._leading = 0
@@ -101,7 +101,7 @@ class Saves:
         """
         Args:
             pools: of each group; None: its blocks are stored whole.
-            event: makes what a copy waits for: that the device has done what it was told until now.
+            event: makes an event that copies wait for: the device has done what it was told until now.
         """
         self._pools = list(pools)
         self._cut = cut
@@ -113,7 +113,7 @@ class Saves:
         self._earlier: deque[list[Store]] = deque()
         """the stores of earlier steps, of which some may go on"""
         self._missed = 0
-        """steps of which no layer could be stored early; below 0: there was one of which some could"""
+        """steps of which no layer could be stored early; below 0: a step has stored layers early"""
         self.is_listening = False
         """whether `computed` must be called for each layer of this step"""
 
