@@ -2,6 +2,7 @@
 two GPUs; --tiny tries the program where there is none."""
 
 import contextlib
+import itertools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -60,13 +61,17 @@ def _connect(holder: Path, reader: Path) -> None:
 class Apart:
     """Measures the times of both engines, prompt by prompt."""
 
-    def __init__(self, prefill: Engine, decode: Engine, counters: Sequence[Callable[[], dict[str, int]]]) -> None:
-        """`counters`: of the nodes."""
+    def __init__(
+        self, prefill: Engine, decode: Engine, counters: Sequence[Callable[[], dict[str, int]]], seeds: Iterator[int]
+    ) -> None:
+        """`counters`: of the nodes; `seeds`: of the prompts, each of which is new to both nodes."""
         self._engines = prefill, decode
+        self._seeds = seeds
         self._prefill_counters, self._decode_counters = counters
 
-    def row(self, mode: str, seed: int, tokens: int) -> dict[str, Any]:
+    def row(self, mode: str, tokens: int) -> dict[str, Any]:
         """One new prompt in one of the modes: milliseconds from the prefill engine's answer to the decode engine's first token."""
+        seed = next(self._seeds)
         prefill, decode = self._engines
         before = self._decode_counters()
         if mode == "new":
@@ -90,9 +95,9 @@ class Apart:
         """Short and long prompts at a fixed rate, to the decode engine alone, and to both engines: the times between tokens."""
         prefill, decode = self._engines
         found: dict[str, Any] = {"tokens": tokens, "rate": _LOAD_RATE}
-        for turn, mode in enumerate(("mixed", "apart")):
+        for mode in ("mixed", "apart"):
             requests = [
-                {"prompt": [60_000 + 1000 * turn + number, _LOAD_SHORT if number % _LOAD_LONG else tokens], "at_s": number / _LOAD_RATE}
+                {"prompt": [next(self._seeds), _LOAD_SHORT if number % _LOAD_LONG else tokens], "at_s": number / _LOAD_RATE}
                 for number in range(_LOAD)
             ]
             if mode == "apart":
@@ -125,6 +130,7 @@ def apart(
         Whether all blocks came, and all tokens are right.
     """
     right = True
+    seeds = itertools.count(max(_WARM) + 1)
     decode = start("1", 1, "kv_consumer", "apart-decode", {})
     try:
         for turn, stores in enumerate(("off", "on")):
@@ -134,10 +140,10 @@ def apart(
                     engine.ready()
                     for seed in _WARM:
                         engine.run(seed, lens[-1])
-                one = Apart(prefill, decode, counters)
+                one = Apart(prefill, decode, counters, seeds)
                 for tokens in lens:
                     for mode in _MODES[turn and 1 :]:
-                        rows = [one.row(mode, 40_000 + 100 * turn + 1000 * _MODES.index(mode) + 10 * rep + tokens, tokens) for rep in range(reps)]
+                        rows = [one.row(mode, tokens) for _ in range(reps)]
                         # Two GPUs that compute one prompt may round differently.
                         right &= mode == "new" or all(row["same"] and row["cached"] >= tokens - 32 for row in rows)
                         middle = {name: statistics.median(row[name] for row in rows) for name in rows[0] if name.endswith("_ms")}

@@ -1,5 +1,6 @@
 """The figures of a prefill engine and a decode engine on two GPUs, with doubles of both engines. The other parts need GPUs."""
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,8 @@ class Host:
         self.now_s = 0.0
         self.done: list[str] = []
         self.closed: list[str] = []
+        self.prompts: list[int] = []
+        """the seeds of the prompts that the decode engine was given for the first time, or with parameters, in order"""
         self.nodes: list[dict[str, int]] = [{"followed": 0, "node_expected": 7, "node_pieces": 7} for _ in range(2)]
         self.counters: list[Callable[[], dict[str, int]]] = [lambda node=node: dict(node) for node in self.nodes]
 
@@ -52,12 +55,15 @@ class Double:
         if self._is_prefill:
             return self.host.ended(PREFILL_MS, seed, generated)
         is_hit = seed in self._there
+        self.host.prompts += [] if is_hit else [seed]
         self._there.add(seed)
         return self.host.ended(HIT_MS if is_hit else COMPUTE_MS, seed + self.host.wrong, generated, tokens if is_hit else 0)
 
     def tell(self, **words: Any) -> None:
         self.host.done.append(f"{self.name} is told")
         self._told = words
+        if not self._is_prefill:
+            self.host.prompts += [seed for seed, _ in (one["prompt"] for one in words.get("requests", [words]))]
         if "prompt" in words and words["params"] == apart._EXPECTS:
             self.host.nodes[0]["followed"] += 1
 
@@ -92,23 +98,23 @@ def host() -> Host:
 
 
 def both(host: Host) -> apart.Apart:
-    return apart.Apart(Double(host, "prefill"), Double(host, "decode"), host.counters)  # type: ignore[arg-type]
+    return apart.Apart(Double(host, "prefill"), Double(host, "decode"), host.counters, itertools.count(5))  # type: ignore[arg-type]
 
 
 def test_promptThatTheDecodeEngineComputes_takesItsOwnTime(host: Host) -> None:
-    row = both(host).row("new", 5, 64)
+    row = both(host).row("new", 64)
     assert row == {"first_ms": COMPUTE_MS, "cached": 0, "hit_ms": HIT_MS, "same": True}
     assert host.done[0] == "decode runs"
 
 
 def test_firstTokenBehindAnAnswer_isCountedFromTheEndOfThePrefill(host: Host) -> None:
-    row = both(host).row("answer", 5, 64)
+    row = both(host).row("answer", 64)
     assert row.pop("first_ms") == pytest.approx(ANSWER_MS)
     assert row == {"prefill_ms": PREFILL_MS, "cached": 64, "node_expected": 4, "node_pieces": 4, "hit_ms": HIT_MS, "same": True}
 
 
 def test_decodeEngineThatIsToldAtOnce_waitsBeforeThePrefillBegins(host: Host) -> None:
-    row = both(host).row("at_once", 5, 64)
+    row = both(host).row("at_once", 64)
     assert row.pop("first_ms") == pytest.approx(AT_ONCE_MS)
     assert row == {"prefill_ms": PREFILL_MS, "cached": 64, "node_expected": 4, "node_pieces": 32, "hit_ms": HIT_MS, "same": True}
     assert host.done[:3] == ["decode is told", "prefill runs", "decode answers"]
@@ -116,7 +122,7 @@ def test_decodeEngineThatIsToldAtOnce_waitsBeforeThePrefillBegins(host: Host) ->
 
 @pytest.mark.parametrize("mode", apart._MODES)
 def test_tokensThatDiffer_areTold(mode: str) -> None:
-    assert both(Host(wrong=True)).row(mode, 5, 64)["same"] is False
+    assert both(Host(wrong=True)).row(mode, 64)["same"] is False
 
 
 def test_load_goesToTheDecodeEngineAlone_andToBoth(host: Host) -> None:
@@ -133,6 +139,15 @@ def test_timesBetweenTokens_areOfAllRequests() -> None:
     random.Random(3).shuffle(gaps_s)
     times = times_of({"gaps_s": [gaps_s[:90], [], gaps_s[90:]], "first_s": [0.3, 0.1, 0.25]})
     assert times == {"p50_ms": pytest.approx(101), "p99_ms": pytest.approx(199), "max_ms": pytest.approx(201), "first_ms": pytest.approx(250)}
+
+
+def test_noPromptIsKnown_whenItsTimeIsTaken(host: Host) -> None:
+    reps, lens = 11, [64, 128]
+    start = lambda _gpu, _node, _role, name, _settings: Double(host, name)  # noqa: E731
+    rows: list[dict[str, Any]] = []
+    assert apart.apart(start, host.counters, lambda _name, **figures: rows.extend(figures.get("rows", [])), lens, reps)  # type: ignore[arg-type]
+    assert len(rows) == 5 * len(lens) * reps and {row["first_ms"] for row in rows if "node_pieces" not in row} == {COMPUTE_MS}
+    assert len(host.prompts) == len(set(host.prompts)) == len(apart._WARM) + len(rows) + 2 * 2 * apart._LOAD
 
 
 @pytest.mark.parametrize(("lost", "wrong", "right"), [(0, False, True), (32, False, True), (33, False, False), (0, True, False)])
