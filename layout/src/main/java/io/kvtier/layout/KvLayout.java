@@ -42,6 +42,9 @@ public record KvLayout(
   /** The property of a namespace that tells the form of its blocks: {@link #blockForm}. */
   public static final String FORM_PROPERTY = "form";
 
+  /** Maximum layers of a block, and of a region. */
+  public static final int LAYERS_MAX = 512;
+
   /** The alignment of each part of a block on the host. */
   public static final int PART_ALIGNMENT_BYTES = 16;
 

@@ -1,5 +1,6 @@
 package io.kvtier.layout.encoding;
 
+import io.kvtier.layout.KvLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
@@ -15,9 +16,6 @@ import org.jspecify.annotations.Nullable;
 public final class EncodingErrors {
   /** One of so many blocks is measured. */
   private static final int SAMPLED = 8;
-
-  /** Maximum layers that are told apart: regions have no more. */
-  private static final int LAYERS_MAX = 512;
 
   private static final ValueLayout.OfShort FIELD =
       ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
@@ -55,7 +53,8 @@ public final class EncodingErrors {
   private static int layersOf(BlockEncoding encoding, String form) {
     Matcher matcher = LAYERS_OUTERMOST.matcher(form);
     int layers = matcher.matches() ? Integer.parseInt(matcher.group(1)) : 1;
-    boolean isPossible = layers > 0 && layers <= LAYERS_MAX && encoding.granules() % layers == 0;
+    boolean isPossible =
+        layers > 0 && layers <= KvLayout.LAYERS_MAX && encoding.granules() % layers == 0;
     return isPossible ? layers : 1;
   }
 

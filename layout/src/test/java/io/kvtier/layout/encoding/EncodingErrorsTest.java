@@ -7,7 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.layout.BlockOrder;
+import io.kvtier.layout.KvLayout;
+import io.kvtier.layout.KvPart;
+import io.kvtier.layout.TensorShape;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -18,7 +23,14 @@ class EncodingErrorsTest {
   private static final int LAYERS = 4;
   private static final int GRANULES = 2 * 3 * LAYERS;
   private static final BlockEncoding FP8 = new BlockEncoding(EncodingKind.FP8, 640, GRANULES);
-  private static final String FORM = "LCHND:4x16:2x3x80";
+  private static final String FORM = form();
+
+  /** The form of blocks with two planes of three heads: a granule is a head of 16 tokens. */
+  private static String form() {
+    TensorShape shape = TensorShape.contiguous("CBNHD", List.of(2L, 1L, 16L, 3L, 40L), 2);
+    KvPart part = new KvPart("kv", shape, 3, 0);
+    return new KvLayout(LAYERS, 1, 16, BlockOrder.LCHND, List.of(part)).blockForm();
+  }
 
   /** A block whose layers of odd numbers fp8 has no error in. */
   private static MemorySegment block(long seed) {

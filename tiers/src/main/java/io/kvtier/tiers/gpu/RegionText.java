@@ -32,11 +32,8 @@ import org.jspecify.annotations.Nullable;
  * </pre>
  */
 public final class RegionText {
-  /** The most layers of a region. */
-  public static final int LAYERS_MAX = 512;
-
   /** The most tensors of a region. */
-  public static final int TENSORS_MAX = 2 * LAYERS_MAX;
+  public static final int TENSORS_MAX = 2 * KvLayout.LAYERS_MAX;
 
   /** The most events of a region. */
   public static final int EVENTS_MAX = 64;
@@ -140,9 +137,9 @@ public final class RegionText {
 
   private DeviceRegionSpec spec() {
     int layers = number("layers");
-    if (layers > LAYERS_MAX) {
+    if (layers > KvLayout.LAYERS_MAX) {
       throw new IllegalArgumentException(
-          layers + " layers: expected at most " + LAYERS_MAX + " of a region");
+          layers + " layers: expected at most " + KvLayout.LAYERS_MAX + " of a region");
     }
     KvLayout layout =
         new KvLayout(
@@ -153,9 +150,9 @@ public final class RegionText {
             parts,
             single.containsKey("block_layers") ? number("block_layers") : layers,
             single.containsKey("first_layer") ? number("first_layer") : 0);
-    if (layout.blockLayers() > LAYERS_MAX) {
+    if (layout.blockLayers() > KvLayout.LAYERS_MAX) {
       throw new IllegalArgumentException(
-          layout.blockLayers() + " layers of a block: expected at most " + LAYERS_MAX);
+          layout.blockLayers() + " layers of a block: expected at most " + KvLayout.LAYERS_MAX);
     }
     List<TensorPlace> places = new ArrayList<>();
     for (String tensor : tensors) {
