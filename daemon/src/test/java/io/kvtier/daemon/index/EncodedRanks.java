@@ -213,16 +213,21 @@ abstract class EncodedRanks {
     return new FileGpu(folder, 0);
   }
 
-  /** A block as a model makes it, of values that its encoding keeps. */
-  byte[] values() {
+  /** A block as a model makes it. */
+  byte[] computed() {
     ByteBuffer block = ByteBuffer.allocate(BLOCK_BYTES).order(ByteOrder.LITTLE_ENDIAN);
     while (block.hasRemaining()) {
       block.putShort((short) (Float.floatToIntBits((float) random.nextGaussian()) >>> 16));
     }
+    return block.array();
+  }
+
+  /** A block as a model makes it, of values that its encoding keeps. */
+  byte[] values() {
     byte[] kept = new byte[BLOCK_BYTES];
     assertTrue(
         new GranuleCodec(encoding)
-            .decode(MemorySegment.ofArray(encoded(block.array())), MemorySegment.ofArray(kept)));
+            .decode(MemorySegment.ofArray(encoded(computed())), MemorySegment.ofArray(kept)));
     return kept;
   }
 

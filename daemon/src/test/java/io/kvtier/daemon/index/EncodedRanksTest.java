@@ -7,6 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.eclipsesource.json.Json;
+import com.eclipsesource.json.JsonObject;
+import com.eclipsesource.json.JsonValue;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.gpu.FileGpu;
 import io.kvtier.daemon.index.core.Namespaces;
@@ -310,6 +313,38 @@ final class EncodedRanksTest extends EncodedRanks {
       }
     }
     return hits;
+  }
+
+  @Test
+  void blocksWithLoss_areReportedByLayer_andRawBlocksAreNot()
+      throws IOException, ProtocolViolation {
+    try (IndexHarness harness = harness(3, gpu())) {
+      Rank whole = new Rank(harness, 0, LAYERS, 0, HEADS);
+      whole.write(0, spoil(computed(), 0, 0, 0));
+      assertEquals(Status.OK, whole.put(1, 0));
+      workUntilIdle(harness);
+      assertEquals(List.of(), reportedErrors(whole));
+      byte[] block = values();
+      int layerBytes = BLOCK_BYTES / LAYERS;
+      System.arraycopy(computed(), 0, block, 2 * layerBytes, layerBytes);
+      whole.write(0, block);
+      assertEquals(Status.OK, whole.put(2, 0));
+      workUntilIdle(harness);
+      List<Double> errors = reportedErrors(whole);
+      assertEquals(encoding.kind().isLossy() ? LAYERS : 0, errors.size());
+      for (int layer = 0; layer < errors.size(); layer++) {
+        assertEquals(layer == 2 ? 0.022 : 0, errors.get(layer), layer == 2 ? 0.005 : 0);
+      }
+    }
+  }
+
+  /** The errors of the only namespace, as clients see them. */
+  private static List<Double> reportedErrors(Rank rank) throws ProtocolViolation {
+    JsonObject all = Json.parse(rank.client.stats()).asObject();
+    JsonValue errors = all.get("namespaces").asArray().get(0).asObject().get("encoding_errors");
+    return errors == null
+        ? List.of()
+        : errors.asArray().values().stream().map(JsonValue::asDouble).toList();
   }
 
   @Test
