@@ -1,4 +1,4 @@
-"""What a lossy encoding of the keys and values of a prefix costs: the perplexity of what follows it.
+"""Measures the cost of a lossy encoding of a prefix's keys and values: the perplexity of the text behind the prefix.
 
     python -m bench.kv_perplexity --model FOLDER TEXT...
 
@@ -22,7 +22,7 @@ ENGINE_MAX = 448.0
 
 
 def kept(kind: str, blocks: Any) -> Any:
-    """What an encoding gives back of blocks of [block, layer, keys and values, head, token, element]; a granule is a head."""
+    """Blocks of [block, layer, keys and values, head, token, element] as an encoding gives them back; a granule is a head."""
     import torch
 
     raw = blocks.contiguous().view(torch.uint8).numpy().tobytes()
@@ -37,7 +37,7 @@ def kept(kind: str, blocks: Any) -> Any:
 
 
 def kept_by_engine(blocks: Any) -> Any:
-    """What an engine's KV cache in e4m3 has, with a scale of 1."""
+    """Blocks as an engine's KV cache in e4m3 keeps them, with a scale of 1."""
     import torch
 
     return blocks.clamp(-ENGINE_MAX, ENGINE_MAX).to(torch.float8_e4m3fn).to(torch.bfloat16)

@@ -20,7 +20,7 @@ ZERO = 14
 ESCAPE = 15
 
 CODES = 127
-"""those of e4m3 without a sign, the last one left out, which is no number"""
+"""codes of e4m3 without a sign; the code behind them is no number"""
 
 
 def crc32c(data: bytes) -> int:
@@ -107,7 +107,7 @@ def bits_of(value: Fraction) -> int:
 
 
 def encode_fp8(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The granule in the encoding `fp8`, and what it is decoded to; None: it does not fit."""
+    """The granule in the encoding `fp8`, and the decoded granule; None: it does not fit."""
     elements = elements_of(raw)
     errors: list[int] = []
     bases: list[int] = []

@@ -392,8 +392,9 @@ static void note_speed(Session *self, uint64_t bytes, int64_t ns) {
   atomic_store_explicit(&self->announce_bytes, (uint32_t)next, memory_order_relaxed);
 }
 
-/* Copies all blocks into their slots. A block that does not fit its encoded slot is TOO_LARGE. Somebody may wait for the commit that follows: then `announced` is the session,
- * and its daemon shall be awake by then. */
+/* Copies all blocks into their slots. A block that does not fit its encoded slot is TOO_LARGE.
+ *
+ * announced: the session, if somebody waits for the commit that follows: the copies wake its daemon in time for the commit */
 static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
   uint64_t ahead = announced == NULL ? 0 : announce_bytes(announced);
   int64_t begun_ns = now_ns();

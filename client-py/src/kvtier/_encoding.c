@@ -7,7 +7,7 @@
 
 enum { ENCODED_BYTES_MAX = HEADER_BYTES_MAX + ELEMENTS_MAX / 2 + ELEMENTS_MAX };
 
-/* From here up the results go past the caches. */
+/* Results of at least this size go past the caches. */
 enum { STREAM_BYTES_MIN = 128 * 1024 };
 
 static const GranuleCoder *coder_of(EncodingKind kind) {

@@ -21,7 +21,7 @@ typedef struct {
   uint32_t differences;
 } Sums;
 
-/* Encodes a tile, and gives what it is decoded to. The source may change meanwhile. */
+/* Encodes a tile. `given` gets the elements that a decoder makes of it. The source may change meanwhile. */
 typedef Sums (*encode_function)(uint8_t *codes, uint16_t *given, unsigned base, const uint16_t *from, size_t elements);
 
 /* Decodes a tile. */
@@ -71,12 +71,12 @@ static inline uint32_t value_of(uint32_t code) {
   return either(code < CODE_NORMAL, small, (UNITS << 7) + (code << 4));
 }
 
-/* The bits of a decoded element without its sign, of those of the value of its code. */
+/* The bits of a decoded element without its sign, from the bits of its code's value. */
 static inline uint32_t magnitude_of(uint32_t value, int32_t offset) {
   return either(value == 0, 0, value - (UNITS << 7) + (uint32_t)offset);
 }
 
-/* Numbers from 0 to 2^22. */
+/* A number from 0 to 2^22, rounded to the nearest integer, and to an even one between two. */
 static inline uint32_t rounded(float number) {
   const float whole = 8388608.0f; /* 2^23: floats have no fractions from here on */
   return (uint32_t)(int32_t)((number + whole) - whole);
@@ -134,7 +134,7 @@ AVX2_TARGET static inline __m256i values_avx2(__m256i code) {
       normal, _mm256_shuffle_epi8(table, at), _mm256_cmpgt_epi16(_mm256_set1_epi16(CODE_NORMAL), code));
 }
 
-/* The bits of decoded elements, of the bits of values. */
+/* The bits of decoded elements without their signs, from the bits of their codes' values. */
 AVX2_TARGET static inline __m256i magnitudes_avx2(__m256i values, unsigned base) {
   const __m256i offset = _mm256_set1_epi16((short)((int)(base - FP8_EXPONENT_MAX - UNITS) * 128));
   return _mm256_andnot_si256(
@@ -227,7 +227,7 @@ AVX512_TARGET static inline __m512i values_avx512(__m512i code, __m512i small) {
   return _mm512_mask_permutexvar_epi16(normal, is_small, code, small);
 }
 
-/* The bits of decoded elements, of the bits of values. */
+/* The bits of decoded elements without their signs, from the bits of their codes' values. */
 AVX512_TARGET static inline __m512i magnitudes_avx512(__m512i values, __m512i offset) {
   return _mm512_maskz_add_epi16(_mm512_test_epi16_mask(values, values), values, offset);
 }

@@ -1,4 +1,4 @@
-/* What the coders of encoded granules share. GranuleShape.java has the numbers, too. */
+/* The common parts of the coders of encoded granules. GranuleShape.java has the numbers, too. */
 #ifndef KVTIER_GRANULE_H
 #define KVTIER_GRANULE_H
 

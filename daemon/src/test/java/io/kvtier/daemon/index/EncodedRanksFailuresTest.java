@@ -39,7 +39,7 @@ final class EncodedRanksFailuresTest extends EncodedRanks {
             assertEquals(Status.OK, rank.put(7, 2));
           }
           if (isFirst) {
-            // It has begun the block.
+            // The first rank has begun the block.
             harness.close(writers.getFirst().client);
           } else {
             harness.close(writers.getLast().client);

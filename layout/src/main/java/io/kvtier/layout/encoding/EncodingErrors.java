@@ -10,11 +10,11 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The errors of a namespace's lossy encoding, by layer: means of what the tiles of encoded blocks
- * tell of themselves. Blocks may be measured by several threads.
+ * The errors of a namespace's lossy encoding, by layer: means of the errors that the tiles of
+ * encoded blocks hold. Several threads may measure blocks.
  */
 public final class EncodingErrors {
-  /** One of so many blocks is measured. */
+  /** Number of encoded blocks of which one is measured. */
   private static final int SAMPLED = 8;
 
   private static final ValueLayout.OfShort FIELD =

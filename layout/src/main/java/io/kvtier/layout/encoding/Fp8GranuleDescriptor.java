@@ -36,15 +36,15 @@ package io.kvtier.layout.encoding;
 public final class Fp8GranuleDescriptor {
   public static final int ERRORS_OFFSET = 4;
 
-  /** What the field of an error is for a relative error of 1. */
+  /** The number in the field of an error that stands for a relative error of 1. */
   public static final int ERROR_ONE = 65536;
 
   public static final int ERROR_BYTES = Short.BYTES;
 
-  /** With a smaller base, decoded elements would be subnormal. */
+  /** The smallest base. With a smaller one, decoded elements would be subnormal. */
   public static final int BASE_MIN = 18;
 
-  /** With a larger base, decoded elements would be infinite. */
+  /** The largest base. With a larger one, decoded elements would be infinite. */
   public static final int BASE_MAX = 254;
 
   /** The largest mantissa of bf16 that is rounded to 1.75 or less. */
@@ -52,7 +52,7 @@ public final class Fp8GranuleDescriptor {
 
   private Fp8GranuleDescriptor() {}
 
-  /** Where the bases begin. */
+  /** The offset of the bases. */
   public static int basesOffset(int elements) {
     return ERRORS_OFFSET + ERROR_BYTES * GranuleShape.tiles(elements);
   }

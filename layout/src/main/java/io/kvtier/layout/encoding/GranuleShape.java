@@ -1,8 +1,8 @@
 package io.kvtier.layout.encoding;
 
 /**
- * What the encoded granules of all kinds have in common: how many elements they have, the tiles of
- * the elements, the checksum in front, and where the codes of the elements begin.
+ * The common shape of encoded granules of all kinds: the number of elements, the tiles of the
+ * elements, the checksum in front, and the offset of the elements' codes.
  */
 public final class GranuleShape {
   public static final int TILE_ELEMENTS = 512;
@@ -16,7 +16,7 @@ public final class GranuleShape {
   /** The bytes of a raw element. */
   public static final int ELEMENT_BYTES = Short.BYTES;
 
-  /** Where the CRC32C is of the bytes that a decoder gives. */
+  /** The offset of the CRC32C of the decoded bytes. */
   public static final int CHECKSUM_OFFSET = 0;
 
   private static final int HEADER_MULTIPLE = 16;
@@ -34,7 +34,7 @@ public final class GranuleShape {
     return (elements + TILE_ELEMENTS - 1) / TILE_ELEMENTS;
   }
 
-  /** Where the codes begin. */
+  /** The offset of the codes. */
   public static int codesOffset(int elements) {
     return (elements / 64 + HEADER_MULTIPLE - 1) / HEADER_MULTIPLE * HEADER_MULTIPLE;
   }

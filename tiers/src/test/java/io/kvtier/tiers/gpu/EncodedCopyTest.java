@@ -168,7 +168,7 @@ final class EncodedCopyTest {
       return encoded;
     }
 
-    /** What a block's bytes are when it was stored: other ones if its encoding is lossy. */
+    /** The bytes of a block after it was stored: other bytes if its encoding is lossy. */
     MemorySegment stored(int number) {
       MemorySegment stored = arena.allocate(layout.blockBytes(), 16);
       assertTrue(new GranuleCodec(encoding).decode(encoded(block(number)), stored));

@@ -44,8 +44,8 @@ public final class DeviceMoves {
   private static final int LAYERS_BLOCK_BYTES = 64 << 10;
 
   /**
-   * Bytes of one encoded block in a transfer, where it has fewer bytes than the raw one: the thread
-   * gives the driver about one piece in a microsecond, in which the link takes 54 KB.
+   * Bytes of one encoded block in a transfer, in its encoded form. The driver's calls for smaller
+   * pieces take longer than the link.
    */
   private static final int LAYERS_ENCODED_BYTES = 128 << 10;
 

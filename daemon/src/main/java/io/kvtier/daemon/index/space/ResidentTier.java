@@ -486,9 +486,8 @@ public final class ResidentTier {
   /** Whether a slot of a size class may come free without an action of a client. */
   public boolean isRoomComing(int sizeClass) {
     int part = slots.partOfClass(sizeClass);
-    // A region of another class can become empty. If the last one that drained was given up, the
-    // next
-    // search for a victim chooses another.
+    // A region of another class can become empty. If the draining of a region was given up, the
+    // next search for a victim chooses another region.
     boolean getsRegion = slots.regionsOfClass(sizeClass) == 0 && evictables.ofPart(part) > 0;
     return getsRegion
         || evictables.ofClass(sizeClass) > 0
