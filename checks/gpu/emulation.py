@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,6 @@ import numpy as np
 
 from checks.shared.checkout import ROOT
 
-COMPILER = shutil.which("g++")
-"""None: this machine can't compile them"""
 _SOURCES = ROOT / "tiers" / "src" / "main" / "cuda"
 _THREAD_BLOCKS = 2
 
@@ -37,7 +34,7 @@ class Emulation:
         """Compiles them into a library in `folder`."""
         library = folder / f"{kind}.so"
         command = [
-            COMPILER or "g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-x", "c++", f'-DKERNELS="{_SOURCES}/{kind}_granules.cu"',
+            "g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-x", "c++", f'-DKERNELS="{_SOURCES}/{kind}_granules.cu"',
             "-Wno-subobject-linkage", "-fconstexpr-ops-limit=1000000000", str(Path(__file__).with_name("cuda_on_a_cpu.hpp")), "-o", str(library),
         ]  # fmt: skip
         subprocess.run(command, check=True)

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.gpu.emulation import COMPILER, Emulation
+from checks.gpu.emulation import Emulation
 from checks.gpu.granule_cases import compare
 from kvtier._encoding import KINDS
-
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs g++")
 
 
 @pytest.mark.parametrize("kind", KINDS)
