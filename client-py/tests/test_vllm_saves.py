@@ -347,6 +347,17 @@ def test_blocksThatCanNotGoByLayer_areTold_andStoredWhole(
     assert f"kvtier.store_by_layer is not used for the blocks of group 0: {why}" in caplog.text
 
 
+def test_daemonThatIsStartedAgain_andCanNotOpenEvents_getsWholeBlocks(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines()
+    watched = Watched(engine)
+    region = type(watched._region)
+    puts: list[range | int | None] = [range(layer, layer + 1) for layer in ALL]
+    for seed, takes_events in enumerate((True, False, True)):
+        monkeypatch.setattr(region, "takes_events", takes_events)
+        assert stored(engine, request(seed=seed)) == 10
+    assert watched.puts == [*puts, None, *puts]
+
+
 def test_blocksOfFewBytes_areTold(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
     connector = engines().workers[0].connector
     with caplog.at_level(logging.WARNING, "vllm.kvtier"):
@@ -579,7 +590,7 @@ def test_layersOfAStep_areStoredOnceAndInOrder_whateverTheEngineTells(seed: int)
         return Store(Copy(Status.OK), frozenset(), 0.0)  # type: ignore[arg-type]
 
     pool = Pool({f"layer {number}": number for number in range(layers)}, layers, chosen.choice([MIB // 4, MIB, 8 * MIB]))
-    saves = Saves([None, pool], GPU_CUT, SimpleNamespace(store_layers=store_layers), lambda: "event")  # type: ignore[arg-type]
+    saves = Saves([None, pool], GPU_CUT, SimpleNamespace(store_layers=store_layers, takes_events=lambda _: True), lambda: "event")  # type: ignore[arg-type]
     is_over = False
     stores = [
         Transfer(str(number), [b""] * chosen.choice([1, 64, 2048]), [], 0, group=chosen.choice([0, 1]), by_layer=chosen.random() < 0.8)

@@ -304,6 +304,10 @@ class Transfers:
         coming = None if self._sharing is None else self._sharing.begin(transfer.group, transfer.keys, transfer.block_ids)
         return Store(copying, frozenset(transfer.block_ids), time.monotonic(), coming)
 
+    def takes_events(self, group: int) -> bool:
+        """`Region.takes_events` of a group, which can change when the daemon is started again."""
+        return self._regions[group].takes_events
+
     def store_layers(self, transfer: Transfer, layers: range, after: Any = None, earlier: Store | None = None) -> Store:
         """Begins a store of some layers of blocks. The blocks are stored when calls for all layers have been made, and their copies are done.
         The memory of the layers must not change until then.

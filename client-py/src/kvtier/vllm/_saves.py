@@ -133,7 +133,7 @@ class Saves:
         if len(self._earlier) >= _STEPS_UNDER_WAY_MAX:
             return False
         for group, pool in enumerate(self._pools):
-            if pool is not None:
+            if pool is not None and self._transfers.takes_events(group):
                 chosen = [one for one in asked if one.group == group and pool.bytes_of(one) >= 2 * self._cut.put_bytes]
                 ends = pool.ends(chosen, self._cut)
                 if ends:
