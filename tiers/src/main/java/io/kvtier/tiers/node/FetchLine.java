@@ -27,7 +27,13 @@ final class FetchLine {
    *
    * @param expectedNs how long it should take; negative if that is not known
    */
-  private record Fetching(Fetch fetch, long askedNs, long expectedNs) {}
+  private record Fetching(Fetch fetch, long askedNs, long expectedNs) {
+    /** Whether one FETCH can name both blocks. */
+    boolean goesWith(Fetching other) {
+      return OneFrame.names(fetch.transfer, other.fetch.transfer)
+          && fetch.transfer.length == other.fetch.transfer.length;
+    }
+  }
 
   private final PeerLink owner;
   private final NodeReader reader;
@@ -114,24 +120,9 @@ final class FetchLine {
     if (endedCount > 0) {
       sendEnded(now);
     }
-    int begin = 0;
-    for (int i = 1; i <= unsent.size(); i++) {
-      if (i == unsent.size()
-          || i - begin == Messages.FETCHED_MAX
-          || !goTogether(unsent.get(begin).fetch.transfer, unsent.get(i).fetch.transfer)) {
-        send(now, unsent.subList(begin, i));
-        begin = i;
-      }
-    }
+    OneFrame.each(
+        unsent, Messages.FETCHED_MAX, Fetching::goesWith, together -> send(now, together));
     unsent.clear();
-  }
-
-  private static boolean goTogether(Transfer one, Transfer other) {
-    return one.namespaceHigh == other.namespaceHigh
-        && one.namespaceLow == other.namespaceLow
-        && one.group == other.group
-        && one.keyBytes == other.keyBytes
-        && one.length == other.length;
   }
 
   private void send(NodeLink now, List<Fetching> together) {

@@ -292,20 +292,19 @@ public final class NodeReader {
 
   /** Asks the directory, sequence by sequence. */
   private void locate(Locator at, List<Question> questions, long nowNs) {
-    int begin = 0;
-    for (int i = 1; i <= questions.size(); i++) {
-      if (i == questions.size()
-          || i - begin == Messages.KEYS_MAX
-          || questions.get(begin).sequence != questions.get(i).sequence) {
-        List<Question> together = List.copyOf(questions.subList(begin, i));
-        long[] hashes = together.stream().mapToLong(question -> question.key.high()).toArray();
-        if (together.getFirst().sequence == Question.ALONE) {
-          at.locateEach(hashes, found -> askHolders(together, found.nodes()), nowNs);
-        } else {
-          at.locateSequence(hashes, found -> askHolders(together, found.nodes()), nowNs);
-        }
-        begin = i;
-      }
+    OneFrame.each(
+        questions,
+        Messages.KEYS_MAX,
+        (one, other) -> one.sequence == other.sequence,
+        together -> locateTogether(at, List.copyOf(together), nowNs));
+  }
+
+  private void locateTogether(Locator at, List<Question> questions, long nowNs) {
+    long[] hashes = questions.stream().mapToLong(question -> question.key.high()).toArray();
+    if (questions.getFirst().sequence == Question.ALONE) {
+      at.locateEach(hashes, found -> askHolders(questions, found.nodes()), nowNs);
+    } else {
+      at.locateSequence(hashes, found -> askHolders(questions, found.nodes()), nowNs);
     }
   }
 
@@ -332,18 +331,17 @@ public final class NodeReader {
   }
 
   private void ask(List<PeerLink> nodes, List<Question> questions, long nowNs) {
-    int begin = 0;
-    for (int i = 1; i <= questions.size(); i++) {
-      if (i == questions.size()
-          || i - begin == Messages.KEYS_MAX
-          || !questions.get(begin).goesWith(questions.get(i))) {
-        List<Question> together = List.copyOf(questions.subList(begin, i));
-        ByteBuffer body = Messages.keysOf(together);
-        Asker asker = (peer, places) -> answered(together, peer, places);
-        nodes.forEach(link -> link.ask(body, together.size(), asker, nowNs));
-        begin = i;
-      }
-    }
+    OneFrame.each(
+        questions,
+        Messages.KEYS_MAX,
+        Question::goesWith,
+        together -> askTogether(nodes, List.copyOf(together), nowNs));
+  }
+
+  private void askTogether(List<PeerLink> nodes, List<Question> questions, long nowNs) {
+    ByteBuffer body = Messages.keysOf(questions);
+    Asker asker = (peer, places) -> answered(questions, peer, places);
+    nodes.forEach(link -> link.ask(body, questions.size(), asker, nowNs));
   }
 
   private void survey(Survey survey, long nowNs) {

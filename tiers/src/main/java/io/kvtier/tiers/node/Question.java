@@ -40,9 +40,6 @@ final class Question {
 
   /** Whether one frame can ask for both blocks. */
   boolean goesWith(Question other) {
-    return block.namespaceHigh == other.block.namespaceHigh
-        && block.namespaceLow == other.block.namespaceLow
-        && block.group == other.block.group
-        && block.keyBytes == other.block.keyBytes;
+    return OneFrame.names(block, other.block);
   }
 }
