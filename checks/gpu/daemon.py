@@ -781,8 +781,8 @@ class Check:
         self.speed_of(kind, encoding=encoding)
 
     def encoded_both_ways(self, client: Client, axes: str, order: str, encoding: str) -> tuple[int, float]:
-        """What the GPU encodes, the C core decodes, and the other way round. Returns how many blocks were compared, and the error of one
-        that fits."""
+        """Compares blocks that the GPU encodes and the C core decodes, and the other way round. Returns how many blocks were compared, and
+        the error of one that fits."""
         name = f"{encoding.split()[0]}-{axes}-{order}"
         count, unfit = 12, 2
         pool = Pool(self.gpu, axes, layers=6, blocks=48, tokens=16, heads=4, dim=128, order=order)
@@ -849,7 +849,8 @@ class Check:
         return raw, expected, float((before - after).abs().sum() / before.abs().sum())
 
     def encoded_by_ranks(self, client: Client, writers: int, layers: int, encoding: str) -> int:
-        """What the GPU encodes for the ranks of an engine, some layers at a time, it decodes for other ranks, and the C core decodes it."""
+        """Compares blocks that the GPU encodes for ranks of an engine, some layers at a time. The GPU decodes them for other ranks, and so does
+        the C core."""
         name, count, heads, tokens = f"{encoding.split()[0]}-by-{writers}-{layers}-layers", 12, 4, 16
         whole = Pool(self.gpu, "CBHND", layers=6, blocks=2 * count, tokens=tokens, heads=heads, dim=128, order="LCHND")
         # It does not matter which parts of a raw block came encoded.

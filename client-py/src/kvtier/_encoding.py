@@ -9,18 +9,18 @@ PROPERTY = "encoding"
 
 _BYTES_PER_ELEMENT = 2
 _GRANULE_BYTES_MIN = 1024
-_EXPECTED = "expected 'exact or fp8 bf16 GRANULE_BYTES', such as 'exact bf16 4096'"
-
 KINDS = ("exact", "fp8")
 """the encodings: without loss, and with loss"""
+
+_EXPECTED = f"expected '{' or '.join(KINDS)} bf16 GRANULE_BYTES', such as 'exact bf16 4096'"
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How blocks are encoded: a block is granules, one behind the other, and each is encoded to a fixed place."""
+    """The encoding of blocks: a block is granules, one behind the other, and each is encoded to a fixed place."""
 
     kind: str
-    """``exact`` or ``fp8``"""
+    """one of `KINDS`"""
     granule_elements: int
     granules: int
     """of a block"""
