@@ -54,7 +54,7 @@ final class FetchLine {
   /** The time of the next look for blocks that are late, if there are blocks. */
   private long nextLookNs;
 
-  /** When the last block had come, ns, whether somebody wanted it or not. */
+  /** The time at which the last block had come, ns; also of a block that went nowhere. */
   private long deliveredNs;
 
   /** The fetch whose block is arriving; null: the block that is arriving goes nowhere. */
@@ -104,7 +104,7 @@ final class FetchLine {
     fetchedBytes += fetch.transfer.length;
   }
 
-  /** When a block is late, or is given up. */
+  /** The time at which a block is late, or is given up. */
   private static long firstNs(Fetch fetch) {
     return fetch.lateNs == HedgeTimes.NEVER
         ? fetch.deadlineNs
@@ -153,8 +153,8 @@ final class FetchLine {
   }
 
   /**
-   * Another node has delivered a block: if this one does, the bytes go nowhere. What is known of
-   * this node's speed is that it takes longer, if it should have delivered by now.
+   * Another node has delivered a block. If this node delivers the block, too, the bytes go nowhere.
+   * If this node should have delivered by now, its speed is lower than was expected.
    */
   void abandon(Fetch fetch) {
     long nowNs = reader.nowNs();
