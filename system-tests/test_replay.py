@@ -58,8 +58,11 @@ def test_block_shares_no_page_with_others_or_itself() -> None:
     assert len(set(pages)) == len(pages)
 
 
-def test_block_with_values_of_a_cache_is_encoded_in_its_place(daemon: Daemon, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, figures = run(daemon, capsys, "--trace", str(trace_file(tmp_path)), "--encoding", "exact")
+@pytest.mark.parametrize("encoding", ["exact", "fp8"])
+def test_block_with_values_of_a_cache_is_encoded_in_its_place(
+    daemon: Daemon, capsys: pytest.CaptureFixture[str], tmp_path: Path, encoding: str
+) -> None:
+    code, figures = run(daemon, capsys, "--trace", str(trace_file(tmp_path)), "--encoding", encoding)
     assert (code, figures["wrong_bytes"], figures["block_hits"]) == (0, 0, HITS)
     assert (figures["put_encoded"], figures["put_raw"]) == (figures["puts"], 0) == (REFERENCES - HITS, 0)
 
@@ -71,6 +74,16 @@ def test_blocks_of_one_encoding_share_no_page_and_have_their_size() -> None:
     assert {len(block) for block in blocks} == {BLOCK_BYTES} and len(set(pages)) == len(pages)
     exponents = {int.from_bytes(pages[0][at : at + 2], "little") >> 7 & 0xFF for at in range(0, 4096, 2)}
     assert max(exponents) in range(127, 131), "a normal distribution has its largest values at 2 to 5"
+
+
+def test_blocks_of_a_lossy_encoding_come_back_as_it_keeps_them() -> None:
+    lossy, exact = replay.content_of("fp8", BLOCK_BYTES), replay.content_of("exact", BLOCK_BYTES)
+    buffer = bytearray(lossy.kept(key(1)))
+    assert lossy.block(key(1)) == exact.block(key(1)) != buffer
+    assert lossy.wrong_bytes(key(1), buffer, 0) == 0
+    assert lossy.wrong_bytes(key(1), bytearray(lossy.block(key(1))), 0) > BLOCK_BYTES // 4
+    buffer[4097] ^= 1
+    assert lossy.wrong_bytes(key(1), buffer, 0) == 1
 
 
 def test_wrong_bytes_of_the_right_block_are_none() -> None:

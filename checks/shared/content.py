@@ -5,6 +5,8 @@ import random
 import struct
 from array import array
 
+from kvtier_testing.encodings import kept
+
 _PAGE_BYTES = 4096
 _BASE_BYTES = 1 << 20
 
@@ -43,9 +45,13 @@ class Content:
         pages[-1] = pages[-1][: self.block_bytes - (self._pages - 1) * _PAGE_BYTES]
         return b"".join(pages)
 
+    def kept(self, key: bytes) -> bytes:
+        """The bytes of the key's block when it comes back."""
+        return self.block(key)
+
     def wrong_bytes(self, key: bytes, buffer: bytearray, offset: int) -> int:
-        """How many bytes of the buffer from an offset on differ from the key's block."""
-        expected = self.block(key)
+        """How many bytes of the buffer from an offset on differ from what comes back of the key's block."""
+        expected = self.kept(key)
         if buffer.startswith(expected, offset):
             return 0
         read = buffer[offset : offset + self.block_bytes].ljust(self.block_bytes, b"\0")
@@ -64,3 +70,18 @@ class KvContent(Content):
         # The upper half of a float is a bf16.
         made[0::2], made[1::2] = floats[2::4], floats[3::4]
         return bytes(made)
+
+
+class LossyContent(KvContent):
+    """Blocks like those of `KvContent`, which come back as a lossy encoding keeps them.
+
+    Args:
+        encoding: the value of the namespace's property, such as ``fp8 bf16 4096``.
+    """
+
+    def __init__(self, block_bytes: int, encoding: str) -> None:
+        super().__init__(block_bytes)
+        self._encoding = encoding
+
+    def kept(self, key: bytes) -> bytes:
+        return kept(self._encoding, self.block(key))
