@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -324,6 +325,26 @@ def test_poolThatIsNotKept_makesEveryPrefixThatNeedsItAMiss(engines: Make) -> No
     keys = keys_of(3)
     put(storage, pool, keys)
     assert pools(storage, "swa", Side(4), keys, "all_pages").kv_hit_pages == 0
+
+
+@dataclass
+class ResultOfOlderVersions:
+    """``PoolTransferResult`` as SGLang 0.5.17 has it."""
+
+    kv_hit_pages: int
+    extra_pool_hit_pages: dict[str, int]
+
+
+def test_lookupOfSeveralPools_tellsOlderVersionsTheLongestPrefixOnly(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvtier.sglang import _storage
+
+    monkeypatch.setattr(_storage, "PoolTransferResult", ResultOfOlderVersions)
+    pool = Pool("page_first", 16)
+    storage = engines(pool)
+    keys = keys_of(3)
+    put(storage, pool, keys)
+    assert storage.batch_exists_v2(keys) == ResultOfOlderVersions(3, {"kv": 3})
+    assert pools(storage, "swa", Side(4), keys, "all_pages") == ResultOfOlderVersions(0, {"kv": 3})
 
 
 # ---- what is refused ----

@@ -1,6 +1,7 @@
 """SGLang's seam for what lies behind its host memory: pages are looked for, read and written by their hashes."""
 
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -170,7 +171,7 @@ class KvtierStorage(HiCacheStorage):
             if good:
                 hits[transfer.name] = max(good)
             restorable = [one for one in restorable if one in good]
-        return PoolTransferResult(restorable[-1] if restorable else 0, hits, restorable)
+        return _result_of(restorable, hits)
 
     def _restorable(self, keys: Sequence[str], transfer: Any) -> set[int]:
         """The numbers of pages from the first with which a pool has all that its rule wants."""
@@ -243,6 +244,19 @@ class KvtierStorage(HiCacheStorage):
         """Ends what is under way, and lets go of the engine's memory."""
         self._pages.close()
         self._sides = {}
+
+
+def _result_of(restorable: list[int], hits: dict[Any, int]) -> Any:
+    """SGLang's ``PoolTransferResult``. Older versions, such as 0.5.17, take the longest prefix only.
+
+    Args:
+        restorable: the lengths of the prefixes that can be loaded, in pages, in rising order.
+        hits: how many pages each pool has.
+    """
+    longest = restorable[-1] if restorable else 0
+    if "restorable_prefix_pages" in inspect.signature(PoolTransferResult).parameters:
+        return PoolTransferResult(longest, hits, restorable)
+    return PoolTransferResult(longest, hits)
 
 
 class _Side:
