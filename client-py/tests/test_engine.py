@@ -306,14 +306,22 @@ def test_search_holdsWhatItFinds_untilItIsReleased(engines: Make, daemon: Daemon
     found.release()
 
 
-def test_search_thatHoldsNothing_findsTheSame(engines: Make, daemon: Daemon) -> None:
+def test_count_isOfWhatASearchFinds_andHoldsNothing(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    assert engine.search is not None
+    assert engine.search.count(request_of(engine, prompt())) == 0
+    engine.serve(prompt())
+    assert engine.search.count(request_of(engine, prompt())) == 40
+    with Client(daemon.socket_path) as client:
+        assert client.counters()["leases"] == 0
+
+
+def test_count_ofWhatIsNoKey_isAMiss_andTold(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
     engine = engines()
     engine.serve(prompt())
     assert engine.search is not None
-    found = engine.search.find(request_of(engine, prompt()), holds=False)
-    assert found.tokens == 40
-    with Client(daemon.socket_path) as client:
-        assert client.counters()["leases"] == 0
+    assert engine.search.count(request_of(engine, prompt())._replace(block_hashes=["no key"] * 10)) == 0
+    assert "cannot look up blocks" in caplog.text
 
 
 def test_search_ofAnEngineThatHasTheBeginning_holdsTheRest(engines: Make) -> None:

@@ -206,8 +206,8 @@ def test_pagesThatTheObjectStoreIsAskedFor_areNotWaitedFor(make: Make, monkeypat
     asked: list[int] = []
     search = engine.linkers[0]._pages._search
     assert search is not None
-    steps = search._steps
-    monkeypatch.setattr(search, "_steps", lambda *given: (asked.append(1), steps(*given))[1])
+    steps = search._counting
+    monkeypatch.setattr(search, "_counting", lambda *given: (asked.append(1), steps(*given))[1])
     monkeypatch.setattr(find, "sought_blocks", lambda answers: 1)
     assert engine.found(keys_of(2)) == [0]
     assert asked == [1]

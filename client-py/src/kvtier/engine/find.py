@@ -7,10 +7,11 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from kvtier._operations import Context, Hold, Operation, context_of, instant_after, lookup_groups
 from kvtier._operations import hold as hold_operation
@@ -23,6 +24,8 @@ from kvtier.engine.keys import Keys, Sought
 from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.units import Units, ending_statuses, sought_blocks
+
+T = TypeVar("T")
 
 _THREADS = 4
 """that wait for searches of the descriptor and of coroutines"""
@@ -41,7 +44,7 @@ class _Held(Found):
 class Search:
     """Looks up what there is of a request, and holds it. No call raises for what the daemon does: what is wrong is a miss.
 
-    - `find` waits, and has a hard deadline. Many threads may call it.
+    - `find` waits, and has a hard deadline. Many threads may call it. `count` does so too, and holds nothing.
     - `find_async` is for a coroutine.
     - `begin` returns at once. When the search has ended, the descriptor `fileno()` can be read, and `ended` has the result.
 
@@ -82,47 +85,70 @@ class Search:
 
     # ---- a thread that waits ----
 
-    def find(
-        self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True, waits_for_objects: bool = True
-    ) -> Found:
+    def find(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None) -> Found:
         """What there is of a request behind the tokens that the engine has. Never raises.
 
         Args:
             had_tokens: so many tokens from the first the engine has itself.
             timeout_s: when it ends at the latest, whatever the daemon does; None: `Settings.lookup_s_max`.
-            holds: whether what was found is held; without, it may be gone when it is loaded.
-            waits_for_objects: whether it waits for what the daemon asks the object store; without, that is found the next time.
         """
-        groups = self.units.groups
-        first, rest = divmod(had_tokens, self.units.tokens)
-        nothing = Found.nothing(had_tokens, len(groups))
+        nothing = Found.nothing(had_tokens, len(self.units.groups))
         try:
-            if rest or not self._settings.load or not self._guard.may_ask() or self._keys.salt(request) is None:
+            asked = self._asked(request, had_tokens)
+            if asked is None:
                 return nothing
-            limit = self.units.limit(request)
-            if limit - first < max(1, self._settings.load_blocks_min):
-                return nothing
-            tokens = limit * self.units.tokens
-            keys = [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in groups]
+            first, keys = asked
             answer_by_ns = instant_after(self._settings.lookup_s_max if timeout_s is None else timeout_s)
-            return self._find(keys, first, answer_by_ns, holds, waits_for_objects) or nothing
+            found = self._run(lambda context: self._holding(context, keys, first), answer_by_ns)
+            return self._hit(found, found.blocks) if found is not None else nothing
         except Exception as error:
             # An engine goes on whatever its cache does.
             self._guard.tell(f"cannot look up blocks: {error!r}")
             return nothing
 
-    def _find(
-        self, keys: Sequence[Sequence[bytes]], first: int, answer_by_ns: int, holds: bool, waits_for_objects: bool
-    ) -> Found | None:
+    def count(self, request: Sought, *, waits_for_objects: bool = True) -> int:
+        """How many tokens of a request, from the first, can be loaded. Nothing is held, so their blocks may be gone when they are loaded. It
+        ends after `Settings.lookup_s_max` at the latest. Never raises.
+
+        Args:
+            waits_for_objects: whether it waits for what the daemon asks the object store; without, that is found the next time.
+        """
+        try:
+            asked = self._asked(request, 0)
+            if asked is None:
+                return 0
+            _, keys = asked
+            end = self._run(lambda context: self._counting(context, keys), instant_after(self._settings.lookup_s_max), waits_for_objects)
+            return self._hit(end, self.units.needed(0, end)) * self.units.tokens if end is not None else 0
+        except Exception as error:
+            self._guard.tell(f"cannot look up blocks: {error!r}")
+            return 0
+
+    def _asked(self, request: Sought, had_tokens: int) -> tuple[int, list[list[bytes]]] | None:
+        """What the daemon is asked: how many units the engine has, and the keys for each group; None: nothing."""
+        units = self.units
+        first, rest = divmod(had_tokens, units.tokens)
+        if rest or not self._settings.load or not self._guard.may_ask() or self._keys.salt(request) is None:
+            return None
+        limit = units.limit(request)
+        if limit - first < max(1, self._settings.load_blocks_min):
+            return None
+        tokens = limit * units.tokens
+        return first, [self._keys.of(request, group, 0, tokens // group.block_tokens) for group in units.groups]
+
+    def _run(
+        self, steps: Callable[[Context], Operation[tuple[list[Lookup], T | None]]], answer_by_ns: int, waits_for_objects: bool = True
+    ) -> T | None:
+        """Asks the daemon; again, if that finds more: as long as the object store is asked, and once in a new session. None: nothing was found."""
         begun_ns = time.monotonic_ns()
-        self._guard.count(lookups=1)
         is_new = False
         while True:
             link = self._client._connection.link(answer_by_ns)
             if link is None:
+                self._guard.count(lookups=1)
                 return None
             context = context_of(link, self.units.groups[0].namespaces[0], answer_by_ns)
-            answers, found = run(context, self._steps(context, keys, first, holds))
+            answers, found = run(context, steps(context))
             if found is None and link.session.ended and not is_new:
                 # The session was that of a daemon which may have been started again since.
                 is_new = True
@@ -132,28 +158,41 @@ class Search:
                 break
             # The daemon asks the object store, and will know.
             time.sleep(_ASK_AGAIN_S)
-        self._guard.count(lookup_us=(time.monotonic_ns() - begun_ns) // 1000)
-        if found is not None:
-            self._guard.count(hit_blocks=sum(map(len, found.blocks)))
+        self._guard.count(lookups=1, lookup_us=(time.monotonic_ns() - begun_ns) // 1000)
         return found
 
-    def _steps(
-        self, context: Context, keys: Sequence[Sequence[bytes]], first: int, holds: bool
+    def _hit(self, found: T, blocks: Sequence[Sized]) -> T:
+        self._guard.count(hit_blocks=sum(map(len, blocks)))
+        return found
+
+    def _counting(self, context: Context, keys: Sequence[Sequence[bytes]]) -> Operation[tuple[list[Lookup], int | None]]:
+        """A lookup in all namespaces: how many units from the first are worth a load; None: none."""
+        answers = yield from self._looked_up(context, keys)
+        return answers, self._end(answers, 0)
+
+    def _looked_up(self, context: Context, keys: Sequence[Sequence[bytes]]) -> Operation[list[Lookup]]:
+        asked = [(one, some) for group, some in zip(self.units.groups, keys, strict=True) for one in group.namespaces]
+        answers: list[Lookup] = yield from lookup_groups(context, asked)
+        return answers
+
+    def _end(self, answers: list[Lookup], first: int) -> int | None:
+        """How many units from the first there are by these answers; None: none that are worth a load behind those that the engine has."""
+        each = iter(answers)
+        end = self.units.found([list(islice(each, len(group.namespaces))) for group in self.units.groups], first)
+        if end - first < max(1, self._settings.load_blocks_min):
+            self._guard.judge(ending_statuses(answers))
+            return None
+        return end if self._is_worth_it(end - first, max(one.estimated_load_s for one in answers)) else None
+
+    def _holding(
+        self, context: Context, keys: Sequence[Sequence[bytes]], first: int
     ) -> Operation[tuple[list[Lookup], Found | None]]:
         """A lookup in all namespaces, then leases in all of them."""
         units = self.units
-        asked = [(one, some) for group, some in zip(units.groups, keys, strict=True) for one in group.namespaces]
-        answers: list[Lookup] = yield from lookup_groups(context, asked)
-        each = iter(answers)
-        by_group = [list(islice(each, len(group.namespaces))) for group in units.groups]
-        end = units.found(by_group, first)
-        if end - first < max(1, self._settings.load_blocks_min):
-            self._guard.judge(ending_statuses(answers))
+        answers = yield from self._looked_up(context, keys)
+        end = self._end(answers, first)
+        if end is None:
             return answers, None
-        if not self._is_worth_it(end - first, max(one.estimated_load_s for one in answers)):
-            return answers, None
-        if not holds:
-            return answers, self._made(keys, first, end, [], 0)
         holding: list[Held] = []
         try:
             runs = []
@@ -196,9 +235,9 @@ class Search:
 
     # ---- a coroutine that waits ----
 
-    async def find_async(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True) -> Found:
+    async def find_async(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None) -> Found:
         """As `find`. The loop goes on meanwhile; when the coroutine is cancelled, what is found is released."""
-        future = self._submit(partial(self.find, request, had_tokens, timeout_s=timeout_s, holds=holds))
+        future = self._submit(partial(self.find, request, had_tokens, timeout_s=timeout_s))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -214,11 +253,11 @@ class Search:
                 self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             return self._event_fd
 
-    def begin(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None, holds: bool = True) -> None:
+    def begin(self, request: Sought, had_tokens: int = 0, *, timeout_s: float | None = None) -> None:
         """Begins a search; a request has at most one. Arguments as of `find`."""
         self.fileno()
         request_id = request.request_id
-        future = self._submit(partial(self.find, request, had_tokens, timeout_s=timeout_s, holds=holds))
+        future = self._submit(partial(self.find, request, had_tokens, timeout_s=timeout_s))
         with self._lock:
             self._begun[request_id] = future
         future.add_done_callback(partial(self._note, request_id))

@@ -101,20 +101,17 @@ def hash_bytes(value: bytes | str | int) -> bytes:
 
 
 def all_hash_bytes(values: "Sequence[bytes | str | int]") -> list[bytes]:
-    """As `hash_bytes` of each. Digits of one length, as an engine makes them, are read all at once.
+    """As `hash_bytes` of each. Digits, as an engine makes them, are read without a call in Python for each hash.
 
     Raises:
         InvalidArgument: one of them is longer than 32 bytes, empty, or no hash.
     """
-    first = values[0] if values else None
-    if isinstance(first, str) and 0 < len(first) <= 2 * KEY_BYTES_MAX and len(first) % 2 == 0:
+    made: list[bytes] = []
+    if set(map(type, values)) == {str}:
         try:
-            are_alike = set(map(len, values)) == {len(first)}  # type: ignore[arg-type]
-            together = bytes.fromhex("".join(values)) if are_alike else b""  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            together = b""
-        size = len(first) // 2
-        # Spaces between digits count as nothing.
-        if len(together) == size * len(values):
-            return [together[at : at + size] for at in range(0, len(together), size)]
+            made = list(map(bytes.fromhex, values))  # type: ignore[arg-type]
+        except ValueError:
+            made = []
+    if made and all(0 < length <= KEY_BYTES_MAX for length in set(map(len, made))):
+        return made
     return [hash_bytes(one) for one in values]

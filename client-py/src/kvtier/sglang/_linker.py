@@ -332,7 +332,10 @@ def _unserved(params: Any, components: Any) -> str:
 
 def _kv(transfers: Sequence[Any]) -> Any:
     """The transfer of keys and values."""
-    return next(one for one in transfers if one.name == PoolName.KV)
+    for one in transfers:
+        if one.name == PoolName.KV:
+            return one
+    raise ValueError("SGLang passes no transfer of keys and values")
 
 
 def _ended(result: bool) -> "Future[bool]":

@@ -176,15 +176,14 @@ class Pages:
         """How many of these pages, from the first, can be read. Never raises.
 
         Args:
-            waits_for_objects: as `Search.find` takes it.
+            waits_for_objects: as `Search.count` takes it.
         """
         search = self._search
         if search is None or not keys:
             return 0
         try:
             self.weigh()
-            found = search.find(Prefix.of("", keys, self.page_tokens), holds=False, waits_for_objects=waits_for_objects)
-            return found.tokens // self.page_tokens
+            return search.count(Prefix.of("", keys, self.page_tokens), waits_for_objects=waits_for_objects) // self.page_tokens
         except Exception as error:
             # An engine goes on whatever its cache does.
             self.guard.tell(f"cannot look for pages: {error!r}")
