@@ -182,6 +182,26 @@ def test_noDaemon_everythingIsAMiss(engines: Make, tmp_path: Path, caplog: pytes
     assert caplog.text.count("no daemon listens") == 1
 
 
+def test_flushWithoutADaemon_looksAtTheWeightsWhenThereIsOne(engines: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, weights, looks = Pool("page_first", 16), Weights(), []
+    storage = engines(pool, {"kvtier.socket": str(fresh_daemon.socket_path)}, weights=weights)
+    loaded = storage._pages.model.loaded
+    monkeypatch.setattr(storage._pages.model, "loaded", lambda: looks.append(None) or loaded())
+    keys = keys_of(3)
+    assert put(storage, pool, keys) == [True] * 3
+    fresh_daemon.kill()
+    assert storage.batch_exists(keys) == 0
+    weights.array = weights.array + 1
+    pool.clear()
+    assert storage.batch_exists(keys) == 0
+    assert put(storage, pool, keys) == storage.batch_get_v1(keys, pool.indices([8, 9, 10])) == [False] * 3
+    assert not looks
+    fresh_daemon.start()
+    assert eventually(lambda: put(storage, pool, keys, 50) == [True] * 3)
+    assert len(looks) == 1
+    assert got(storage, pool, keys, 50) == [True] * 3
+
+
 def test_daemonKilled_isAMiss_andFoundAgainWhenItIsBack(engines: Make, fresh_daemon: Daemon) -> None:
     daemon = fresh_daemon
     pool = Pool("page_first", 16)

@@ -376,6 +376,24 @@ def test_noDaemon_everythingIsAMiss(make: Make, tmp_path: Path, caplog: pytest.L
     assert caplog.text.count("no daemon listens") == 2, "once for each rank"
 
 
+def test_flushWithoutADaemon_looksAtTheWeightsWhenThereIsOne(make: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make({"kvtier.socket": str(fresh_daemon.socket_path)})
+    model = engine.linkers[0]._pages.model
+    loaded, looks = model.loaded, []
+    monkeypatch.setattr(model, "loaded", lambda: looks.append(None) or loaded())
+    keys = keys_of(3)
+    assert engine.store(keys) == [True]
+    fresh_daemon.kill()
+    assert engine.found(keys) == [0]
+    engine.linkers[0].reset()
+    assert engine.found(keys) == [0]
+    assert engine.store(keys) == [False]
+    assert not looks
+    fresh_daemon.start()
+    assert eventually(lambda: engine.store(keys) == [True])
+    assert len(looks) == 1
+
+
 def test_daemonKilled_isFoundAgainWhenItIsBack(make: Make, fresh_daemon: Daemon) -> None:
     engine = make({"kvtier.socket": str(fresh_daemon.socket_path)}, ranks=2)
     keys = keys_of(3)

@@ -183,7 +183,7 @@ class KvtierLinker(UnifiedCacheLinker):
             return False
         transfer = _kv(transfers)
         try:
-            keys = self._pages.salted(transfer.keys)
+            keys = self._pages.salted(transfer.keys) if self._pages.may_ask() else []
         except Exception as error:
             self._guard.tell(f"cannot store pages: {error!r}")
             keys = []

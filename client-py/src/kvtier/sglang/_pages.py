@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from kvtier._errors import KvtierError, NamespaceMismatch
+from kvtier._operations import instant_after
 from kvtier.client import Client, Namespace
 from kvtier.engine.encoding import encoded
 from kvtier.engine.epochs import Epochs
@@ -142,6 +143,16 @@ class Pages:
         """What the engine does when engines with another configuration have a namespace; raises where it must not start."""
         refuse(error, self.settings.mismatch, self._texts, _log)
 
+    def may_ask(self) -> bool:
+        """Whether a daemon can be asked now. Without one, nothing is done for the pages: not even the weights are looked at.
+
+        Always true where ranks look at their weights together, because each of them waits there for the others.
+        """
+        if len(self._loaded) > 1:
+            return True
+        client = self.client
+        return client is not None and self.guard.may_ask() and client._connection.link(instant_after(self.settings.lookup_s_max)) is not None
+
     # ---- which weights the pages are of ----
 
     def flushed(self) -> None:
@@ -179,7 +190,7 @@ class Pages:
             waits_for_objects: as `Search.count` takes it.
         """
         search = self._search
-        if search is None or not keys:
+        if search is None or not keys or not self.may_ask():
             return 0
         try:
             self.weigh()

@@ -119,7 +119,7 @@ class KvtierStorage(HiCacheStorage):
         nothing = [False] * len(keys)
         transfers = self._pages.transfers
         allowed = self._settings.store != "none" if is_store else self._settings.load
-        if transfers is None or not keys or not allowed or not self._guard.may_ask():
+        if transfers is None or not keys or not allowed or not self._pages.may_ask():
             return nothing
         wishes = self._wishes_of(extra_info)
         if not (wishes.store if is_store else wishes.load):
