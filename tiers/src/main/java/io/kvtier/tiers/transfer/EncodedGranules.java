@@ -3,7 +3,7 @@ package io.kvtier.tiers.transfer;
 import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.linux.BlockCoder;
 import java.lang.foreign.MemorySegment;
-import java.util.BitSet;
+import java.util.function.IntPredicate;
 
 /**
  * Parts of a raw block that came in their encoded form, to a slot of their own.
@@ -11,9 +11,9 @@ import java.util.BitSet;
  * @param encoding how the namespace's blocks are encoded
  * @param block the bytes of this slot, {@link BlockEncoding#encodedBytes}; only the bytes of the
  *     granules have a meaning
- * @param granules the numbers of the granules
+ * @param granules whether the granule of a number is one of them; used by the thread that decodes
  */
-public record EncodedGranules(BlockEncoding encoding, MemorySegment block, BitSet granules) {
+public record EncodedGranules(BlockEncoding encoding, MemorySegment block, IntPredicate granules) {
   /**
    * Decodes the granules to their places in the raw block.
    *
@@ -23,8 +23,16 @@ public record EncodedGranules(BlockEncoding encoding, MemorySegment block, BitSe
   public boolean decode(MemorySegment raw) {
     int encodedBytes = encoding.encodedGranuleBytes();
     int rawBytes = encoding.rawGranuleBytes();
-    for (int from = granules.nextSetBit(0); from >= 0; from = granules.nextSetBit(from)) {
-      int to = granules.nextClearBit(from);
+    int from = 0;
+    while (from < encoding.granules()) {
+      if (!granules.test(from)) {
+        from++;
+        continue;
+      }
+      int to = from + 1;
+      while (to < encoding.granules() && granules.test(to)) {
+        to++;
+      }
       long checksum =
           BlockCoder.OF_THIS_MACHINE.decode(
               encoding.ofGranules(to - from),

@@ -42,7 +42,7 @@ final class EncodedGranulesTest {
     Transfer transfer = new Transfer(0);
     transfer.slab = MemorySegment.ofArray(raw);
     transfer.length = raw.length;
-    transfer.rest = new EncodedGranules(ENCODING, MemorySegment.ofArray(encoded), granules);
+    transfer.rest = new EncodedGranules(ENCODING, MemorySegment.ofArray(encoded), granules::get);
     Checksums.run(transfer);
     return transfer;
   }

@@ -3,7 +3,9 @@ package io.kvtier.daemon.index.device;
 import io.kvtier.daemon.index.core.Chains;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.session.Session;
+import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.Shard;
+import io.kvtier.layout.encoding.BlockEncoding;
 import java.util.Arrays;
 
 /**
@@ -230,13 +232,9 @@ final class Assemblies {
     return encodedSlot[one];
   }
 
-  /**
-   * Whether bytes of a block are in its {@link #encodedSlot}.
-   *
-   * @param head a head of the layer, or any other number for bytes that are of all heads
-   */
-  boolean isEncoded(int one, int layer, int head) {
-    return ShardBits.has(encoded[one], heads[one], layer, head);
+  /** The parts of a whole block that are in its encoded slot. They outlive the assembly. */
+  EncodedParts encodedParts(int one, BlockEncoding encoding, KvLayout layout) {
+    return new EncodedParts(encoding, layout, encoded[one], heads[one]);
   }
 
   /** How many layers a block has whose bytes follow each other; 1: all of them together. */

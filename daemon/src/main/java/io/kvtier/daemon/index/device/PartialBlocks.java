@@ -6,11 +6,9 @@ import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.IndexCore;
 import io.kvtier.daemon.index.move.BlockStore;
 import io.kvtier.daemon.index.session.Session;
-import io.kvtier.layout.BlockCells;
 import io.kvtier.layout.KvLayout;
 import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
-import java.util.BitSet;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -321,21 +319,10 @@ public final class PartialBlocks {
   private void completeRaw(int assembly, BlockEncoding encoding, KvLayout layout) {
     int block = assemblies.block(assembly);
     int slot = assemblies.encodedSlot(assembly);
-    BitSet granules = encodedGranules(assembly, encoding, layout);
+    EncodedParts parts = assemblies.encodedParts(assembly, encoding, layout);
     assemblies.end(assembly);
-    store.decode(block, slot, encoding, granules);
+    store.decode(block, slot, encoding, parts);
     store.endUse(block);
-  }
-
-  /** The granules of a block that are in its encoded slot, and not in its raw one. */
-  private BitSet encodedGranules(int assembly, BlockEncoding encoding, KvLayout layout) {
-    BitSet granules = new BitSet(encoding.granules());
-    BlockCells cells = new BlockCells(layout);
-    for (int granule = 0; granule < encoding.granules(); granule++) {
-      boolean isCell = cells.find((long) granule * encoding.rawGranuleBytes());
-      granules.set(granule, isCell && assemblies.isEncoded(assembly, cells.layer(), cells.head()));
-    }
-    return granules;
   }
 
   /** Drops the blocks that a session has begun to put together. */

@@ -22,8 +22,8 @@ import io.kvtier.daemon.index.transfer.Mover;
 import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Counter;
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.List;
+import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -260,9 +260,9 @@ public final class BlockStore {
    * the block's slot, its checksum is made, then it is resident. The other slot is given back.
    *
    * @param slot of the first tier, kept for the block
-   * @param granules the numbers of the granules in this slot
+   * @param granules whether a granule is in this slot; asked by the thread that decodes
    */
-  public void decode(int block, int slot, BlockEncoding encoding, BitSet granules) {
+  public void decode(int block, int slot, BlockEncoding encoding, IntPredicate granules) {
     moves.commits().decode(block, slot, encoding, granules);
   }
 

@@ -14,10 +14,10 @@ import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.EncodedGranules;
 import java.lang.foreign.MemorySegment;
-import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.function.IntFunction;
+import java.util.function.IntPredicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -81,9 +81,9 @@ final class Commits {
    * made, then the block becomes resident.
    *
    * @param slot where the encoded granules are; kept for the block until they are decoded
-   * @param granules the numbers of the encoded granules
+   * @param granules whether a granule is encoded; asked by the thread that decodes
    */
-  void decode(int block, int slot, BlockEncoding encoding, BitSet granules) {
+  void decode(int block, int slot, BlockEncoding encoding, IntPredicate granules) {
     MemorySegment encoded = bytes(slot, encoding.encodedBytes());
     rests.put(block, new Rest(slot, new EncodedGranules(encoding, encoded, granules)));
     commit(block);
