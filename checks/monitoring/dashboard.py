@@ -25,6 +25,7 @@ from kvtier_testing import process
 
 import kvtier
 from checks.shared.command_line import Arguments, number, run_tool
+from checks.shared.content import KvContent
 
 HOSTILE_SESSION = "<img src=x onerror=alert(1)>"
 HOSTILE_NAMESPACE = "<script>alert(2)</script>\"'&"
@@ -442,9 +443,18 @@ class Engines:
             self._clients[0].namespace(HOSTILE_NAMESPACE, block_bytes=64 << 10, dtype=HOSTILE_PROPERTY),
             self._clients[1].namespace("llama-70b", block_bytes=128 << 10, dtype="bf16", layers="80"),
         ]
+        # In four layers of 16 granules.
+        self._lossy = self._clients[1].namespace("llama-70b/fp8", block_bytes=256 << 10, encoding="fp8 bf16 4096", form="LCHND:4x16:2x8x256")
         self._random = random.Random(1)
         self._asked = 0
         self._data = {space.block_bytes: self._random.randbytes(space.block_bytes) for space in self._spaces}
+        self._values = KvContent(self._lossy.block_bytes).block(b"values")
+
+    def put_lossy(self) -> None:
+        """Puts blocks that lose something, and has them written to SSD, which measures their errors."""
+        keys = [hashlib.sha256(b"lossy %d" % number).digest() for number in range(32)]
+        self._lossy.put(keys, [self._values] * len(keys))
+        require(self._lossy.flush(timeout=PATIENCE_S).status is kvtier.Status.OK, "blocks of a lossy encoding are not written to SSD")
 
     def work(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -575,6 +585,8 @@ def check_loaded(page: Page, look: Look, daemon: Daemon, seconds: float) -> None
     check_benchmark(page, daemon)
     engines = Engines(daemon.socket)
     try:
+        require(page.value("document.getElementById('losses-panel').hidden"), "errors of lossy encodings are shown without one")
+        engines.put_lossy()
         engines.work(seconds)
         with engines.working():
             page.until(f"{ANSWERED} && {TITLE}.startsWith('Helps: saved ')", "a daemon that is of use is not said to be")
@@ -627,6 +639,7 @@ def check_values(page: Page, daemon: Daemon) -> None:
             row and row[2].startswith(f"{one['host_blocks']:,}") and row[3].startswith(f"{one['ssd_blocks']:,}"),
             f"{one} is shown as {row}",
         )
+    check_losses(page, stats)
     latencies = {row[0]: row for row in rows_of(page, "#latency-table")}
     for kind, name in (
         ("get", "get"),
@@ -645,6 +658,16 @@ def check_values(page: Page, daemon: Daemon) -> None:
     check_verdict(page, daemon)
     whatif = page.value("document.querySelectorAll('#whatif svg').length")
     require(whatif == 2, f"{whatif} what-if curves are shown, expected one for each of host and SSD")
+
+
+def check_losses(page: Page, stats: dict[str, Any]) -> None:
+    """The errors of a lossy encoding are shown, with the layers that lose least and most."""
+    (errors,) = (one["encoding_errors"] for one in stats["namespaces"] if "encoding_errors" in one)
+    require(len(errors) == 4, f"four layers have the errors {errors}")
+    (row,) = rows_of(page, "#losses")
+    least, most = min(errors), max(errors)
+    expected = [f"{100 * sum(errors) / 4:.1f} %", *(f"{100 * error:.1f} % · layer {errors.index(error)}" for error in (least, most))]
+    require(row == ["llama-70b/fp8", *expected], f"errors of a lossy encoding are shown as {row}, expected {expected}")
 
 
 def check_verdict(page: Page, daemon: Daemon) -> None:

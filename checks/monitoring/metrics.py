@@ -26,7 +26,10 @@ def work(socket: Path) -> None:
         keys = [number.to_bytes(16, "big") for number in range(64)]
         namespace.put(keys[:32], bytes(32 * 65536))
         namespace.get(keys, bytearray(64 * 65536))
-    print("put 32 blocks, asked for 64")
+        lossy = client.namespace("metrics-check/fp8", block_bytes=65536, encoding="fp8 bf16 4096")
+        lossy.put(keys[:8], bytes(8 * 65536))
+        lossy.flush(timeout=60)
+    print("put 40 blocks, 8 of them with a loss, and asked for 64")
 
 
 def labels_of(text: str) -> dict[str, str]:
@@ -74,7 +77,7 @@ def main() -> int:
         folder = Path(name)
         (folder / "ssd").mkdir()
         settings = {
-            "host.bytes": "64MiB", "host.keep": 0, "host.policy": "auto",
+            "host.bytes": "64MiB", "host.slab_bytes": "8MiB", "host.keep": 0, "host.policy": "auto",
             "ssd.bytes": "256MiB", "ssd.directory": folder / "ssd", "ssd.admission": "all",
             "object.store": "folder", "object.folder": folder / "objects", "object.directory": folder / "object",
             "events.endpoint": "tcp://127.0.0.1:*", "grpc.enabled": "false", "http.port": 0,

@@ -7,9 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
+import io.kvtier.client.Options;
+import io.kvtier.client.ValueResult;
 import io.kvtier.daemon.Daemon;
 import io.kvtier.daemon.SmallDaemon;
 import io.kvtier.daemon.config.ConfigLoader;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.protocol.Status;
 import io.vertx.core.json.Json;
 import io.vertx.core.json.JsonArray;
@@ -55,6 +58,11 @@ final class ApiContractTest {
   private static final Path CONFIG = Path.of("..", "config");
   private static final int BLOCK_BYTES = 4096;
   private static final int NAMESPACES = ReportMetrics.NAMESPACES_MAX + 3;
+
+  /** The number of the namespace with a lossy encoding. */
+  private static final int LOSSY = 1;
+
+  private static final String ENCODING = "fp8 bf16 4096";
   private static final Pattern METRIC = Pattern.compile("\\b(?:kvtier|process|jvm)_[a-z0-9_]+");
 
   @TempDir private static Path directory;
@@ -85,7 +93,9 @@ final class ApiContractTest {
     try (Arena arena = Arena.ofConfined()) {
       List<MemorySegment> block = List.of(arena.allocate(BLOCK_BYTES));
       for (int i = 0; i < NAMESPACES; i++) {
-        Namespace namespace = client.namespace("model-" + i, BLOCK_BYTES, Map.of());
+        Map<String, String> properties =
+            i == LOSSY ? Map.of(BlockEncoding.PROPERTY, ENCODING) : Map.of();
+        Namespace namespace = client.namespace("model-" + i, BLOCK_BYTES, properties);
         // The first have most.
         for (int key = 0; key < NAMESPACES - i; key++) {
           Keys keys = Keys.of(List.of(ByteBuffer.allocate(16).putInt(key).array()));
@@ -93,6 +103,11 @@ final class ApiContractTest {
         }
         Keys first = Keys.of(List.of(ByteBuffer.allocate(16).putInt(0).array()));
         assertEquals(Status.OK, client.blocking().get(namespace, first, block).status());
+        if (i == LOSSY) {
+          // Measures the errors of its blocks.
+          ValueResult flushed = client.blocking().flush(namespace, Options.DEFAULT);
+          assertEquals(Status.OK, flushed.status());
+        }
       }
     }
     LoggerFactory.getLogger("io.kvtier.SomePart").error("it went wrong");
@@ -246,8 +261,9 @@ final class ApiContractTest {
         (double) counters.getLong("host_bytes_used"),
         value("kvtier_tier_used_bytes{tier=\"host\"}"));
     assertEquals(16 << 20, value("kvtier_tier_capacity_bytes{tier=\"host\"}"));
+    long encodedBytes = BlockEncoding.of(ENCODING, BLOCK_BYTES).encodedBytes();
     assertEquals(
-        (double) BLOCK_BYTES * NAMESPACES,
+        (double) BLOCK_BYTES * (NAMESPACES - 1) + encodedBytes,
         value("kvtier_link_bytes_total{direction=\"read\",link=\"host\"}"));
   }
 

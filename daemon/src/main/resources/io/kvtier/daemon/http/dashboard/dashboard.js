@@ -578,6 +578,21 @@ function showNamespaces({stats}) {
   ], rows, true)));
 }
 
+/** How much the blocks of lossy encodings have lost. */
+function showLosses({stats}) {
+  const lossy = stats.namespaces.filter((one) => one.encoding_errors);
+  byId('losses-panel').hidden = lossy.length === 0;
+  const tenants = stats.tenants ? [{title: 'Tenant'}] : [];
+  const ofLayer = (errors, error) => errors.length === 1 ? NONE : `${percent(error)} · layer ${errors.indexOf(error)}`;
+  const rows = lossy.slice(0, ROWS_MAX).map(({name, tenant, encoding_errors: errors}) => [
+    name, ...tenants.map(() => tenant || NONE), percent(sum(errors) / errors.length),
+    ofLayer(errors, Math.min(...errors)), ofLayer(errors, Math.max(...errors)),
+  ]);
+  renew(byId('losses'), scrolling(rows, table('Errors of lossy encodings', [
+    {title: 'Namespace'}, ...tenants, {title: 'Mean', kind: 'number'}, {title: 'Smallest', kind: 'number'}, {title: 'Largest', kind: 'number'},
+  ], rows, true)));
+}
+
 /** What each tenant has of the tiers; they are told only to those who may see all of them. */
 function showTenants({stats}) {
   const tenants = stats.tenants || [];
@@ -629,7 +644,7 @@ function showAll(data) {
   byId('content').setAttribute('aria-busy', 'false');
   showVerdict(verdictOf({...data, history: data.recentHistory}));
   showIdentity(data);
-  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showNodes, showSessions, showTenants, showNamespaces, showErrors]) {
+  for (const show of [showTiles, showStack, showHits, showLinks, showLatency, showEvictions, showWhatIf, showNodes, showSessions, showTenants, showNamespaces, showLosses, showErrors]) {
     show(data);
   }
 }
