@@ -1,4 +1,4 @@
-"""Attacks that make a daemon hold bytes: some of scripts/attacks-check, for a few seconds each."""
+"""Attacks of scripts/attacks-check: some that make a daemon hold bytes, and all on encoded blocks, for a few seconds each."""
 
 import socket
 from collections.abc import Iterator
@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from kvtier_testing.daemon import in_a_folder
 
+from checks.attacks import encodings
 from checks.attacks.connections import TOKEN, Beside, write_token
 from checks.attacks.hostile_daemon import DATA, END_HEADERS, END_STREAM, HEADERS, Daemon, frame, message
 from checks.attacks.memory import ATTACKS, HEAP_BOUND_MIB, LARGE_TABLE, call_of, check
 
 SECONDS = 8.0
+ENCODINGS_SECONDS = 3.0
 
 
 def _with_tokens(folder: Path) -> Daemon:
@@ -41,6 +43,12 @@ def test_attack_daemonHoldsLittleAndHonestClientsAreAnswered(guarded: Daemon, na
     with ExitStack() as stack:
         check(attack, guarded, Beside(guarded, stack), SECONDS, HEAP_BOUND_MIB)
     guarded.require_well()
+
+
+@pytest.mark.parametrize("attack", encodings.ATTACKS, ids=lambda attack: attack.name)
+def test_attackOnEncodedBlocks_noReaderGetsAWrongByte(attack: encodings.Attack) -> None:
+    with in_a_folder(encodings.daemon_in) as daemon:
+        encodings.check(attack, daemon, ENCODINGS_SECONDS, seed=1)
 
 
 def test_callerAllowsALargeTableOfHeaders_theDaemonKeepsToTheSmallOne(guarded: Daemon) -> None:

@@ -1,9 +1,7 @@
-"""Attacks a daemon with a small heap, each attack for a while, beside honest clients; run by attacks-check.
+"""Attacks that make a daemon with a small heap hold bytes, beside honest clients; a part of attacks-check.
 
-The attacks make the daemon hold bytes: they ask and never read, open and never end, and connect again when they are cut off. Under each
+The attackers ask and never read, open and never end, and connect again when they are cut off. Under each
 attack the daemon must live, keep its memory below a bound, and answer honest clients. The attackers talk to 127.0.0.1 alone.
-
-Exit codes: 0 the daemon kept its bounds, 1 it did not, 2 wrong usage.
 """
 
 import contextlib
@@ -42,7 +40,6 @@ from checks.attacks.hostile_daemon import (
     header_block,
     message,
 )
-from checks.shared.command_line import Arguments, number, run_tool
 
 CONTINUATION = 9
 LOOPBACK = "127.0.0.1"
@@ -64,6 +61,9 @@ class Attack(NamedTuple):
     first: Callable[[], bytes]
     then: Callable[[int], bytes] = lambda turn: b""
     tls: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.listener}, {self.name}"
 
 
 # ---- HTTP
@@ -321,24 +321,3 @@ def check_all(chosen: list[Attack], seconds: float, heap_bound_mib: int) -> int:
                     print(f"attacks-check: {attack.listener}, {attack.name}: {e}", file=sys.stderr)
                     wrong += 1
     return wrong
-
-
-def main() -> int:
-    parser = Arguments(prog="attacks-check", description=__doc__)
-    parser.add_argument("--seconds", type=number, default=120, help="how long each attack lasts")
-    parser.add_argument("--only", default="", help="attacks that have this in their names, or in their listener's")
-    parser.add_argument("--list", action="store_true", help="names the attacks and ends")
-    options = parser.parse_args()
-    chosen = [attack for attack in ATTACKS if options.only in f"{attack.listener}, {attack.name}"]
-    if options.list or not chosen:
-        names = "\n".join(f"{attack.listener}, {attack.name}" for attack in ATTACKS)
-        if not options.list:
-            parser.error(f"--only is '{options.only}', which is in none of these:\n{names}")
-        print(names)
-        return 0
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    return 1 if check_all(chosen, options.seconds, HEAP_BOUND_MIB) else 0
-
-
-if __name__ == "__main__":
-    run_tool(main)

@@ -1,11 +1,14 @@
 """Frames that daemons of several nodes send each other, and an honest node; for the checks of this package."""
 
+import hashlib
 import socket
 import struct
+from typing import NamedTuple
 
 from checks.attacks.hostile_daemon import CALL_TIMEOUT_S, Left, Wrong
 
-HELLO, WELCOME, ASK, PING, PONG, PUSH, ANNOUNCE, LOCATE = 1, 2, 4, 10, 11, 17, 20, 22
+HELLO, WELCOME, ASK, PING, PONG, SPACE, RESERVE, GO, HAVE, NO, PUSH, PUSHED, ANNOUNCE, LOCATE = 1, 2, 4, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 22
+_ENCODED = 4
 KEYS_MAX = 2048
 ENTRIES_MAX = 4096
 _MAGIC = 0x324E564B
@@ -16,11 +19,11 @@ _OWN_START = 7
 START = struct.pack("<Q", 0x5452415453544152)
 
 
-def frame(kind: int, body: bytes = b"", number: int = 1, body_bytes: int | None = None, block_bytes: int = 0) -> bytes:
+def frame(kind: int, body: bytes = b"", number: int = 1, body_bytes: int | None = None, block_bytes: int = 0, checksum: int = 0) -> bytes:
     """A frame, to the daemon's present start unless it is a HELLO. body_bytes: the length that the frame says, if it is not the body's."""
     receiver = 0 if kind == HELLO else struct.unpack("<Q", START)[0]
     said = len(body) if body_bytes is None else body_bytes
-    return _HEAD.pack(_MAGIC, kind, _OWN_START, receiver, number, said, block_bytes, 0, 0, 0, 0) + body
+    return _HEAD.pack(_MAGIC, kind, _OWN_START, receiver, number, said, block_bytes, checksum, 0, 0, 0) + body
 
 
 def hello(token: str = "") -> bytes:
@@ -44,6 +47,26 @@ def announce(sequence: int, entries: int) -> bytes:
     return frame(ANNOUNCE, struct.pack(f"<{entries + 1}Q", sequence, *((number << 16 | 1) & (1 << 64) - 1 for number in range(first, first + entries))))
 
 
+def space(block_bytes: int, properties: dict[str, str]) -> tuple[bytes, bytes]:
+    """The fingerprint of a namespace, as frames have it, and the text that a SPACE tells."""
+    text = "\n".join([str(block_bytes), *(f"{name}={value}" for name, value in sorted(properties.items()))]).encode()
+    return struct.pack("<QQ", *struct.unpack(">QQ", hashlib.sha256(text).digest()[:16])), text
+
+
+def reserve(fingerprint: bytes, key: bytes, block_bytes: int, is_encoded: bool) -> bytes:
+    """The body of a RESERVE."""
+    return struct.pack("<IIQ", 0, 1 | (_ENCODED if is_encoded else 0), 0) + fingerprint + struct.pack("<IIII", 0, len(key), 1, block_bytes) + key
+
+
+class Answer(NamedTuple):
+    """A frame of the daemon; start is the number of its start."""
+
+    kind: int
+    start: int
+    status: int
+    body: bytes
+
+
 class NodeCaller:
     """A connection of an honest node."""
 
@@ -51,21 +74,25 @@ class NodeCaller:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=CALL_TIMEOUT_S)
         self._rest = b""
         self._socket.sendall(hello())
-        kind, self.start = self._next()
-        if kind != WELCOME:
-            raise Wrong(f"the honest node was answered with a frame {kind}")
+        answer = self._next()
+        if answer.kind != WELCOME:
+            raise Wrong(f"the honest node was answered with a frame {answer.kind}")
+        self.start = answer.start
 
     def ping(self) -> None:
-        self._socket.sendall(frame(PING).replace(START, struct.pack("<Q", self.start)))
-        kind, _ = self._next()
-        if kind != PONG:
-            raise Wrong(f"the honest node was answered with a frame {kind}")
+        answer = self.call(PING)
+        if answer.kind != PONG:
+            raise Wrong(f"the honest node was answered with a frame {answer.kind}")
 
-    def _next(self) -> tuple[int, int]:
-        """The type of the next frame, and the number of the start of the daemon that sent it."""
-        _, kind, sender, _, _, body_bytes, *_ = _HEAD.unpack(self._take(_HEAD.size))
-        self._take(body_bytes)
-        return kind, sender
+    def call(self, kind: int, body: bytes = b"", block: bytes = b"", checksum: int = 0) -> Answer:
+        """Sends a frame, and perhaps the bytes of a block behind it; the answer."""
+        head = frame(kind, body, block_bytes=len(block), checksum=checksum).replace(START, struct.pack("<Q", self.start), 1)
+        self._socket.sendall(head + block)
+        return self._next()
+
+    def _next(self) -> Answer:
+        _, kind, sender, _, _, body_bytes, _, _, status, *_ = _HEAD.unpack(self._take(_HEAD.size))
+        return Answer(kind, sender, status, self._take(body_bytes))
 
     def _take(self, count: int) -> bytes:
         while len(self._rest) < count:

@@ -158,10 +158,12 @@ final class NodeIntake {
       return refused(
           session,
           Status.INVALID_ARGUMENT,
-          "the block has "
-              + pushed.blockBytes()
-              + " bytes, expected "
-              + namespace.storedBytes(isEncoded));
+          isEncoded && namespace.encoding() == null
+              ? "the block is encoded, expected a raw one: the namespace has no encoding"
+              : "the block has "
+                  + pushed.blockBytes()
+                  + " bytes, expected "
+                  + namespace.storedBytes(isEncoded));
     }
     if (namespace.blockBytes() > shareBytes(namespace.tenant())) {
       return refused(
