@@ -1,6 +1,6 @@
 """Measures the cost of a lossy encoding of a prefix's keys and values: the perplexity of the text behind the prefix.
 
-    python -m bench.kv_perplexity --model FOLDER TEXT...
+    PYTHONPATH=client-py/testing python -m bench.kv_perplexity --model FOLDER TEXT...
 
 Needs what bench.kv_values needs, and kvtier. Each sequence is a prefix and its continuation. The model computes the prefix once, in bf16. The continuation
 is computed with the prefix as it is, as `exact` and `fp8` keep it in blocks of 16 tokens, and in e4m3 with a scale of 1, which is the KV cache that vLLM
@@ -13,27 +13,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kvtier_testing.encodings import kept
+
 from bench.kv_values import BLOCK_TOKENS, blocks_of, loaded
 from checks.shared.command_line import Arguments, run_tool, whole
-from kvtier import _core
 
 ENGINE_MAX = 448.0
 """the largest number of e4m3"""
 
 
-def kept(kind: str, blocks: Any) -> Any:
+def kept_as(kind: str, blocks: Any) -> Any:
     """Blocks of [block, layer, keys and values, head, token, element] as an encoding gives them back; a granule is a head."""
     import torch
 
-    raw = blocks.contiguous().view(torch.uint8).numpy().tobytes()
-    elements = blocks.shape[4] * blocks.shape[5]
-    encoded = bytearray(len(raw) // (2 * elements) * _core.granule_bytes(kind, elements))
-    granules, _ = _core.encode(kind, encoded, raw, elements)
-    if granules * 2 * elements != len(raw):
-        raise ValueError(f"granule {granules} does not fit its encoding '{kind}'")
-    back = bytearray(len(raw))
-    _core.decode(kind, back, encoded, elements)
-    return torch.frombuffer(back, dtype=torch.bfloat16).reshape(blocks.shape)
+    encoding = f"{kind} bf16 {2 * blocks.shape[4] * blocks.shape[5]}"
+    back = b"".join(kept(encoding, block.contiguous().view(torch.uint8).numpy().tobytes()) for block in blocks)
+    return torch.frombuffer(bytearray(back), dtype=torch.bfloat16).reshape(blocks.shape)
 
 
 def kept_by_engine(blocks: Any) -> Any:
@@ -79,7 +74,7 @@ def main() -> int:
     magnitudes = 0.0
     for sequence in sequences:
         raw = blocks_of(model, sequence[: given.prefix])
-        forms = {"raw": raw, "exact": kept("exact", raw), "fp8": kept("fp8", raw), "engine_fp8": kept_by_engine(raw)}
+        forms = {"raw": raw, "exact": kept_as("exact", raw), "fp8": kept_as("fp8", raw), "engine_fp8": kept_by_engine(raw)}
         magnitudes += float(raw.double().abs().sum())
         for name, blocks in forms.items():
             losses[name] += loss_behind(model, blocks, sequence[given.prefix :])
