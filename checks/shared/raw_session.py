@@ -174,12 +174,12 @@ def small_keys(count: int, first: int = 0) -> list[bytes]:
 
 def fuzzed(rng: random.Random, namespace: int, ids: list[int]) -> bytes:
     verb = rng.choice([*HARMLESS, *HARMLESS, 0, 31, 255])
-    flags = rng.choice([0] * 8 + [1, 2, 4, 8, 16, rng.randrange(256)])
+    flags = rng.choice([0] * 8 + [1, 2, 4, 8, 16, protocol.REQUEST_FLAG_ENCODED, rng.randrange(protocol.REQUEST_FLAGS_ALL + 1)])
     key_bytes = rng.choice([8] * 8 + [32, 1, 7, 9, 0, 33, 255])
     count = rng.choice([0, 1, 2, 5, 20] * 4 + EDGES)
     real = count if count <= protocol.KEYS_MAX else 3
     if verb in TEXT:
-        body = rng.choice([b"name=fuzz", b"name=\xff\xfe", b"=\n\n", b"name=a\nname=b", b"a=b", rng.randbytes(50)])
+        body = rng.choice([b"name=fuzz", b"name=\xff\xfe", b"=\n\n", b"name=a\nname=b", b"a=b", b"name=e\nencoding=exact bf16 4096", b"name=i\nencoding=int4 bf16 4096", rng.randbytes(50)])
         count = len(body) if rng.random() < 0.9 else count
     elif verb in IDS:
         known = [rng.choice(ids or [0]) if rng.random() < 0.6 else rng.choice([*EDGES_64, rng.getrandbits(64)]) for _ in range(real)]
