@@ -10,7 +10,7 @@ vllm_tests_need=(pytest==9.2.0 pytest-asyncio==1.5.0 tblib==3.2.2)
 lmcache=lmcache==0.5.6
 mooncake=mooncake-transfer-engine-non-cuda==0.3.13.post1
 # Packages that LMCache's connector imports in the engine's process.
-lmcache_needs=(sortedcontainers aiofile redis nvtx awscrt)
+lmcache_needs=(sortedcontainers aiofile redis nvtx awscrt cachetools py-cpuinfo)
 
 # A virtual environment at $1 for Python 3.11 to 3.12, with uv.
 ensure_uv() {
@@ -65,11 +65,10 @@ ensure_sglang() {
   fi
 }
 
-# vLLM with LMCache beside it.
-ensure_engine() {
-  local venv=$KVTIER_ROOT/target/venv-vllm
-  ensure_vllm
-  say "looking for $lmcache (with $vllm 6 GB, the first time)"
+# LMCache's server in an environment of its own, and LMCache's connectors in that of an engine, at $1.
+ensure_lmcache() {
+  local venv=$1
+  say "looking for $lmcache (3 GB, the first time)"
   ensure_packages "$KVTIER_ROOT/target/venv-lmcache" "$lmcache" "$lmcache" "$torch"
   if [ ! -f "$venv/.installed-$lmcache" ]; then
     ensure_uv
@@ -77,6 +76,12 @@ ensure_engine() {
     "$uv" pip install --quiet --python "$venv/bin/python" "${lmcache_needs[@]}" >&2
     touch "$venv/.installed-$lmcache"
   fi
+}
+
+# vLLM with LMCache beside it.
+ensure_engine() {
+  ensure_vllm
+  ensure_lmcache "$KVTIER_ROOT/target/venv-vllm"
 }
 
 # vLLM with what its own tests import.

@@ -43,12 +43,12 @@ def pages_of(tokens: int) -> int:
     return (tokens - 1) // PAGE_TOKENS * PAGE_TOKENS
 
 
-def hashes_of(tokens: list[int]) -> list[str]:
+def hashes_of(tokens: list[int], page_tokens: int = PAGE_TOKENS) -> list[str]:
     """The keys of a prompt's whole pages, as SGLang makes them."""
     before = b""
     made = []
-    for page in range(len(tokens) // PAGE_TOKENS):
-        words = tokens[page * PAGE_TOKENS : (page + 1) * PAGE_TOKENS]
+    for page in range(len(tokens) // page_tokens):
+        words = tokens[page * page_tokens : (page + 1) * page_tokens]
         before = hashlib.sha256(before + b"".join(word.to_bytes(4, "little") for word in words)).digest()
         made.append(before.hex())
     return made
@@ -354,26 +354,44 @@ class Check(Rows):
             (self.folder / "time").write_text("")
             one.generate(FEWER)
             told = json.loads((self.folder / "times").read_text())
-            taken = sorted(told["us"])
-            middle, late = _middle_and_late(taken)
-            text = f"p50 {middle:.0f} us, p99 {late:.0f} us, {told['pages']} pages, {len(taken):,} lookups"
+            middle, late = _middle_and_late(sorted(told["us"]))
+            text = f"p50 {middle:.0f} us, p99 {late:.0f} us, {told['pages']} pages, {len(told['us']):,} lookups"
             self.hold("linker, lookups", late < LOOKUP_US_MAX, text, p50_us=middle, p99_us=late)
-            middle, late = _middle_and_late(wake_times_us())
-            text = f"p50 {middle:.0f} us, p99 {late:.0f} us, for a byte to another process and back, both of which sleep meanwhile"
-            self.tell("wake-ups", text, p50_us=middle, p99_us=late)
+            of_own = _middle_and_late(sorted(told["own_us"]))
+            for what, (p50, p99), of in (
+                ("own time", of_own, "Python in the same thread that takes as long as a lookup, and asks nobody"),
+                ("pings", _middle_and_late(sorted(told["ping_us"])), "a call to the daemon without keys, from the same thread"),
+                ("wake-ups", _middle_and_late(wake_times_us()), "a byte to another process and back, both of which sleep meanwhile"),
+            ):
+                text = f"p50 {p50:.0f} us, p99 {p99:.0f} us, for {of}; the p99 of lookups is {late / p99:.1f} times that"
+                self.tell(f"linker, lookups, {what}", text, p50_us=p50, p99_us=p99, ratio=late / p99)
+
+    # ---- beside other caches ----
+
+    def _beside(self, program: str, *more: str) -> Any:
+        """What a program has measured that moves pages to a daemon and to another cache, in SGLang's virtual environment."""
+        out = self.folder / "beside.json"
+        out.unlink(missing_ok=True)
+        with self.daemon("8GiB") as daemon:
+            command = [str(self.root / "target" / "venv-sglang" / "bin" / "python"), "-m", program, "--socket", str(daemon.socket), "--out", str(out), *more]
+            environment = os.environ | settings_of(self.root)
+            environment["PYTHONPATH"] += f":{self.root / 'client-py' / 'testing'}"
+            told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+            if told.returncode:
+                raise Failed((told.stdout + told.stderr)[-1500:])
+        return json.loads(out.read_text())
+
+    def lmcache(self) -> None:
+        """Pages that the linker writes and reads a second, beside LMCache's connector for SGLang."""
+        row = self._beside("checks.engines.sglang_lmcache", "--lmcache", str(self.root / "target" / "venv-lmcache" / "bin" / "lmcache"))
+        for what in ("store", "load"):
+            ours, theirs = (row["gb_per_s"][f"{name} {what}"] for name in ("kvtier", "LMCache"))
+            text = f"{ours:.2f} GB/s, {ours / theirs:.2f} times LMCache's {theirs:.2f}"
+            self.hold(f"linker, {what}, beside LMCache", ours >= 2 * theirs, text, ratio=ours / theirs)
 
     def speed(self) -> None:
         """Pages that are written and read a second, beside SGLang's own backend for files."""
-        with self.daemon("8GiB") as daemon:
-            out = self.folder / "sglang-storage.json"
-            command = [str(self.root / "target" / "venv-sglang" / "bin" / "python"), "-m", "checks.engines.sglang_storage"]
-            told = subprocess.run(
-                [*command, "--socket", str(daemon.socket), "--out", str(out)], env={**os.environ, **settings_of(self.root)}, capture_output=True, text=True,
-                timeout=600,
-            )  # fmt: skip
-            if told.returncode:
-                raise Failed((told.stdout + told.stderr)[-1500:])
-        for row in json.loads(out.read_text()):
+        for row in self._beside("checks.engines.sglang_storage"):
             for what in ("store", "load"):
                 ratio, rates = row[f"{what}_ratio"], row["gb_per_s"]
                 text = f"{rates[f'kvtier {what}']:.2f} GB/s, {ratio:.2f} times the file backend's {rates[f'file {what}']:.2f}"
@@ -382,7 +400,7 @@ class Check(Rows):
 
 def main() -> int:
     cases = (
-        "one", "two", "absent", "mismatch", "speed", "linker_one", "linker_two", "linker_absent", "linker_mismatch", "linker_shares", "linker_kills",
+        "one", "two", "absent", "mismatch", "speed", "lmcache", "linker_one", "linker_two", "linker_absent", "linker_mismatch", "linker_shares", "linker_kills",
         "linker_kills_two", "linker_lookups",
     )  # fmt: skip
     parser = Arguments(prog="scripts/engine-check sglang")

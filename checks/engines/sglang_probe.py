@@ -7,12 +7,28 @@ daemon's process, and the file ``time`` asks for lookups, whose times are writte
 import json
 import os
 import signal
+import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from checks.engines.sglang_points import AFTER_COPIES_BEGAN_S, FOLDER, LOOKUPS, WARM
 from kvtier.sglang.linker import KvtierLinker
+
+
+def _timed(call: Callable[[], Any]) -> list[float]:
+    taken = []
+    for _ in range(LOOKUPS):
+        begun_ns = time.perf_counter_ns()
+        call()
+        taken.append((time.perf_counter_ns() - begun_ns) / 1000)
+    return taken
+
+
+def _count(rounds: int) -> None:
+    for _ in range(rounds):
+        pass
 
 
 class ProbedLinker(KvtierLinker):
@@ -52,13 +68,19 @@ class ProbedLinker(KvtierLinker):
             for _ in range(WARM):
                 # A daemon that has served as many compiles no more code meanwhile.
                 super().lookup(rid, transfers)
-            (self._folder / "times").write_text(json.dumps({"pages": len(found), "us": [self._timed(rid, transfers) for _ in range(LOOKUPS)]}))
+            (self._folder / "times").write_text(json.dumps({"pages": len(found)} | self._times(rid, transfers)))
         return found
 
-    def _timed(self, rid: str, transfers: list[Any]) -> float:
-        begun_ns = time.perf_counter_ns()
-        super().lookup(rid, transfers)
-        return (time.perf_counter_ns() - begun_ns) / 1000
+    def _times(self, rid: str, transfers: list[Any]) -> dict[str, list[float]]:
+        """Of lookups; of what a lookup consists of, each alone: calls to the daemon, and Python that calls nobody; in microseconds."""
+        client = self._pages.client
+        assert client is not None
+        lookups = _timed(lambda: super(ProbedLinker, self).lookup(rid, transfers))
+        pings = _timed(client.ping)
+        rounds = 1000
+        own = _timed(lambda: _count(rounds))
+        rounds = round(rounds * statistics.median(lookups) / statistics.median(own))
+        return {"us": lookups, "ping_us": pings, "own_us": _timed(lambda: _count(rounds))}
 
     def load(self, rid: str, transfers: list[Any]) -> bool:
         self._reach("before the pages are leased")
