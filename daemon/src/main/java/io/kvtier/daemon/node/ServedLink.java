@@ -264,15 +264,20 @@ final class ServedLink implements NodeLink.Listener {
 
   // ---- blocks
 
+  /** Leases as many blocks of a FETCH as fit; the others are refused one by one. */
   private void fetch(Session now, NodeLink from, Frame frame) throws FrameException {
     Messages.Keys keys = Messages.Keys.ofFetch(frame.body());
     long id = frame.id();
-    int count = keys.count();
-    if (fetches + leases.size() + count > LEASES_MAX) {
-      busy(from, id, count);
-      return;
+    int fitting = Math.min(keys.count(), LEASES_MAX - fetches - leases.size());
+    int taken = fitting > 0 && lease(now, from, id, keys.first(fitting)) ? fitting : 0;
+    // The link bounds such answers: it reads nothing when too many wait.
+    for (int i = taken; i < keys.count(); i++) {
+      from.send(answer(FrameType.NONE, Status.BUSY, id + i));
     }
-    fetches += count;
+  }
+
+  /** Asks the index for leases; false if too much waits for the index. */
+  private boolean lease(Session now, NodeLink from, long id, Messages.Keys keys) {
     ByteBuffer memory = server.keyMemory().take(keyMemoryBytes(keys));
     NodeCall call =
         new NodeCall.Lease(
@@ -285,15 +290,10 @@ final class ServedLink implements NodeLink.Listener {
                 }));
     if (!server.index().call(now, call)) {
       server.keyMemory().giveBack(memory);
-      fetches -= count;
-      busy(from, id, count);
+      return false;
     }
-  }
-
-  private void busy(NodeLink from, long id, int count) {
-    for (int i = 0; i < count; i++) {
-      from.send(answer(FrameType.NONE, Status.BUSY, id + i));
-    }
+    fetches += keys.count();
+    return true;
   }
 
   private void leased(NodeLink from, long id, List<NodeCall.Leased> leased) {

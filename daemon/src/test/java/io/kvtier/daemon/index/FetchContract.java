@@ -167,16 +167,17 @@ abstract class FetchContract extends ServedContract {
   }
 
   @Test
-  void fetchOfMoreBlocksThanCanBeLeased_isBusy() {
+  void fetchOfMoreBlocksThanCanBeLeased_isLeasedInPart_andBusyForTheOthers() {
     greet();
     isIndexIdle = true;
-    int at = Messages.FETCHED_MAX;
+    int at = 60;
     long[] keys = LongStream.range(0, at).toArray();
-    for (int i = 0; i <= LEASES_MAX / at; i++) {
+    int asked = LEASES_MAX / at + 2;
+    for (int i = 0; i < asked; i++) {
       fetch(100 + (long) i * at, BLOCK, keys);
     }
-    for (int i = 0; i < at; i++) {
-      none(100 + LEASES_MAX + i, Status.BUSY);
+    for (int i = LEASES_MAX; i < asked * at; i++) {
+      none(100 + i, Status.BUSY);
     }
     isIndexIdle = false;
     for (int i = 0; i < LEASES_MAX; i++) {
@@ -187,12 +188,43 @@ abstract class FetchContract extends ServedContract {
   }
 
   @Test
+  void blocksOfAFetchThatFitsInPart_areTheFirstOnes() throws IOException, ProtocolViolation {
+    greet();
+    write(77, 78);
+    isIndexIdle = true;
+    long[] missing = LongStream.range(1000, 1000 + Messages.FETCHED_MAX).toArray();
+    for (int i = 0; i < LEASES_MAX / missing.length - 1; i++) {
+      fetch(100 + (long) i * missing.length, BLOCK, missing);
+    }
+    fetch(500, BLOCK, Arrays.copyOf(missing, missing.length - 1));
+    fetch(700, BLOCK, 77, 78);
+    none(701, Status.BUSY);
+    isIndexIdle = false;
+    release(Status.OK, takeBlock(700, 77));
+    awaitLeases(0);
+  }
+
+  @Test
   void leasesOfOneFetch_endWithTheConnection() throws IOException, ProtocolViolation {
     greet();
     write(77, 78);
     fetch(3, BLOCK, 77, 78);
     long ignored = takeBlock(3, 77) + takeBlock(4, 78);
     assertTrue(ignored != 0);
+    sender.open().close("over");
+    awaitLeases(0);
+  }
+
+  @Test
+  void leasesOfABatch_endWhenTheConnectionBreaksAfterItsFirstBlock()
+      throws IOException, ProtocolViolation {
+    greet();
+    write(77);
+    long[] keys = new long[Messages.FETCHED_MAX];
+    Arrays.fill(keys, 77);
+    fetch(100, BLOCK, keys);
+    fetch(100 + keys.length, BLOCK, keys);
+    assertEquals(FrameType.BLOCK, answer(100).type());
     sender.open().close("over");
     awaitLeases(0);
   }

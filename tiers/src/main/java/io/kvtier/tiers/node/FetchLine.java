@@ -13,7 +13,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The blocks that one reader fetches from one node, over one connection. One FETCH names the blocks
- * of a round that follow each other and have one namespace, group and length. One RELEASE names the
+ * of a round that have one namespace, group and length, in their order. One RELEASE names the
  * leases that end in a round. Each block is answered on its own. Confined to the reader's thread.
  */
 final class FetchLine {
@@ -120,7 +120,7 @@ final class FetchLine {
     if (endedCount > 0) {
       sendEnded(now);
     }
-    OneFrame.each(
+    OneFrame.gather(
         unsent, Messages.FETCHED_MAX, Fetching::goesWith, together -> send(now, together));
     unsent.clear();
   }

@@ -107,6 +107,12 @@ public final class Messages {
       return read;
     }
 
+    /** The first blocks, in the same memory. */
+    public Keys first(int blocks) {
+      return new Keys(
+          high, low, group, keyBytes, blocks, blockBytes, keys.slice(keys.position(), blocks * keyBytes));
+    }
+
     /** The body of an ASK or FETCH. */
     ByteBuffer body() {
       return put(little(HEAD_BYTES + keys.remaining())).flip();

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.tiers.transfer.Transfer;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BiPredicate;
 import java.util.function.Consumer;
@@ -15,6 +16,31 @@ final class OneFrame {
         && one.namespaceLow == other.namespaceLow
         && one.group == other.group
         && one.keyBytes == other.keyBytes;
+  }
+
+  /**
+   * Hands over a short list in few parts, each in the order of the list. Members that go together
+   * need not follow each other.
+   *
+   * @param most the most members of a part
+   * @param goTogether whether two members can be in one part
+   * @param take takes each part
+   */
+  static <T> void gather(
+      List<T> all, int most, BiPredicate<T, T> goTogether, Consumer<List<T>> take) {
+    List<List<T>> gathered = new ArrayList<>();
+    for (T one : all) {
+      List<T> fitting = null;
+      for (List<T> some : gathered) {
+        fitting = fitting == null && goTogether.test(some.getFirst(), one) ? some : fitting;
+      }
+      if (fitting == null) {
+        fitting = new ArrayList<>();
+        gathered.add(fitting);
+      }
+      fitting.add(one);
+    }
+    gathered.forEach(some -> each(some, most, (_, _) -> true, take));
   }
 
   /**

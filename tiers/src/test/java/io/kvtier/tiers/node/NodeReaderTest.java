@@ -281,6 +281,23 @@ final class NodeReaderTest {
   }
 
   @Test
+  void fetches_ofOneRound_ofSeveralGroupsByTurns_areAFrameForEachGroup() throws FrameException {
+    List<Transfer> all = fetchFromA(6, key -> key % 2 == 0 ? LENGTH : LENGTH / 2);
+    for (int group = 0; group < 2; group++) {
+      Frame fetch = a.take(FrameType.FETCH);
+      assertEquals(3, named(fetch));
+      for (int i = 0; i < 3; i++) {
+        Transfer transfer = all.get(2 * i + group);
+        MemorySegment target = a.begin(fetch.id() + i, (byte) 1, transfer.length);
+        assertEquals(transfer.bytes(), target);
+        a.end(target, (byte) 1, transfer.length);
+      }
+    }
+    assertFalse(a.isSent(FrameType.FETCH));
+    assertTrue(all.stream().allMatch(one -> one.status == Status.OK));
+  }
+
+  @Test
   void fetches_moreThanAFrameNames_areAllDelivered() throws FrameException {
     int count = Messages.FETCHED_MAX + 20;
     List<Transfer> all = fetchFromA(count, _ -> LENGTH);
