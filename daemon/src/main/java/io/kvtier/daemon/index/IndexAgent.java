@@ -311,8 +311,8 @@ public final class IndexAgent {
           }
         }
         case Message.Close(Session session, boolean hasHungUp) -> {
-          nodeTurns.end(session);
           session.ended = true;
+          nodeTurns.end(session);
           index.close(session, hasHungUp);
           session.owner().released(session);
         }

@@ -30,6 +30,12 @@ public final class NodeServer {
   private static final long GREETING_NS = TimeUnit.SECONDS.toNanos(10);
   private static final long STILL_NS = TimeUnit.SECONDS.toNanos(10);
 
+  /** The shortest time between two looks for links that must not stay. */
+  private static final long LOOK_EVERY_NS = TimeUnit.MILLISECONDS.toNanos(100);
+
+  /** After this long, links have their turns before the next tasks. */
+  private static final long TASKS_NS = TimeUnit.MILLISECONDS.toNanos(1);
+
   /**
    * What all servers of a daemon share.
    *
@@ -57,6 +63,7 @@ public final class NodeServer {
   private final BufferPool keyMemory = new BufferPool();
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final SureCalls sure;
+  private long nextLookNs;
 
   /** A server without links. */
   public NodeServer(
@@ -66,6 +73,7 @@ public final class NodeServer {
     this.index = index;
     sure = new SureCalls(index);
     this.troubles = troubles;
+    nextLookNs = transport.nowNs();
   }
 
   // ---- links
@@ -124,13 +132,29 @@ public final class NodeServer {
 
   /** One round; returns how much was done. */
   public int doWork() {
-    int work = 0;
+    long nowNs = transport.nowNs();
+    int work = runTasks(nowNs + TASKS_NS);
+    sure.repeat();
+    if (nowNs - nextLookNs >= 0) {
+      nextLookNs = nowNs + LOOK_EVERY_NS;
+      closeLate(nowNs);
+    }
+    return work;
+  }
+
+  private int runTasks(long endNs) {
+    int count = 0;
     for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
       task.run();
-      work++;
+      count++;
+      if (transport.nowNs() - endNs >= 0) {
+        break;
+      }
     }
-    sure.repeat();
-    long nowNs = transport.nowNs();
+    return count;
+  }
+
+  private void closeLate(long nowNs) {
     List<ServedLink> toClose = new ArrayList<>();
     for (ServedLink one : served) {
       NodeLink link = one.link();
@@ -146,7 +170,6 @@ public final class NodeServer {
         link.close(whyClosed(one, nowNs));
       }
     }
-    return work;
   }
 
   private static String whyClosed(ServedLink link, long nowNs) {

@@ -11,6 +11,9 @@ import io.kvtier.tiers.node.Messages;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -79,5 +82,26 @@ class NodeTurnsTest {
     assertTrue(answers < CALLS);
     index.close(node);
     assertEquals(CALLS, answers);
+  }
+
+  @Test
+  void nodeThatLeaves_isToldOfNoBlock_becauseNobodyReadsTheAnswer()
+      throws IOException, ProtocolViolation {
+    LayerWriter engine = new LayerWriter(index);
+    for (int layer = 0; layer < LayerWriter.LAYERS; layer++) {
+      engine.write(77, layer);
+    }
+    long[] name = ServedContract.fingerprint(LayerWriter.text());
+    MemorySegment key = arena.allocate(KEY_BYTES, KEY_BYTES);
+    key.set(ValueLayout.JAVA_LONG, 0, 77);
+    NodeCall.Blocks blocks = new NodeCall.Blocks(name[0], name[1], 0, KEY_BYTES, 1, key);
+    List<Byte> places = new ArrayList<>();
+    NodeCall find = new NodeCall.Find(blocks, found -> places.add(found.places().get(0)));
+    IndexHarness.Client node = index.open();
+    assertTrue(index.agent().offerNodeCall(node.session, find));
+    var _ = index.agent().doWork();
+    assertTrue(index.agent().offerNodeCall(node.session, find));
+    index.close(node);
+    assertEquals(List.of(NodeCall.FIRST, NodeCall.ABSENT), places);
   }
 }

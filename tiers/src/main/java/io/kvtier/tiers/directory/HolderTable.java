@@ -38,6 +38,10 @@ public final class HolderTable implements AutoCloseable {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment memory;
   private final int buckets;
+
+  /** With more entries, moves that end at a free place get long. */
+  private final long movesSizeMax;
+
   private long size;
   private long displaced;
   private long turn = 0x9E37_79B9_7F4A_7C15L;
@@ -50,6 +54,8 @@ public final class HolderTable implements AutoCloseable {
    */
   public HolderTable(long bytes) {
     buckets = Math.toIntExact(Math.max(2, bytes / BUCKET_BYTES));
+    long entries = (long) buckets * BUCKET_ENTRIES;
+    movesSizeMax = entries - entries / 64;
     memory = arena.allocate((long) buckets * BUCKET_BYTES, BUCKET_BYTES);
   }
 
@@ -130,8 +136,12 @@ public final class HolderTable implements AutoCloseable {
     if (holders >= HOLDERS_MAX) {
       return replace(first, entry, isDead) || replace(second, entry, isDead);
     }
-    size++;
-    if (!place(first, entry) && !place(second, entry)) {
+    if (place(first, entry) || place(second, entry)) {
+      size++;
+    } else if (size >= movesSizeMax) {
+      displace((turn & 1) == 0 ? first : second, entry);
+    } else {
+      size++;
       move((turn & 1) == 0 ? first : second, entry);
     }
     return true;
@@ -161,6 +171,13 @@ public final class HolderTable implements AutoCloseable {
       }
     }
     return false;
+  }
+
+  /** Puts an entry in the place of another one, which is lost. */
+  private void displace(int bucket, long entry) {
+    turn = mix(turn, 1);
+    set(bucket, (int) (turn >>> 1) & (BUCKET_ENTRIES - 1), entry);
+    displaced++;
   }
 
   /** Moves entries to their other buckets until one finds a free place; the last one is lost. */

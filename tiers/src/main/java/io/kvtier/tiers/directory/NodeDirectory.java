@@ -15,6 +15,9 @@ public class NodeDirectory implements AutoCloseable {
   /** The most nodes that {@link #find} gives. */
   public static final int HOLDERS_MAX = HolderTable.HOLDERS_MAX;
 
+  /** The most entries that are noted at a time: meanwhile, nobody finds a block. */
+  private static final int NOTED_TOGETHER = 128;
+
   /** A node that announces its blocks here. */
   private static final class Sender {
     private final int number;
@@ -160,18 +163,37 @@ public class NodeDirectory implements AutoCloseable {
    * @param entries as {@link ChangeFeed} has them, of kind CAME, LEFT or FOUND
    * @return false if announcements before this one are missing: the node must begin anew
    */
-  public synchronized boolean note(long node, Object from, long sequence, long[] entries) {
-    HolderTable noted = opened();
+  public boolean note(long node, Object from, long sequence, long[] entries) {
+    Sender sender = noteNext(node, from, sequence);
+    if (sender == null) {
+      return false;
+    }
+    for (int begin = 0; begin < entries.length; begin += NOTED_TOGETHER) {
+      note(node, sender, entries, begin, Math.min(entries.length, begin + NOTED_TOGETHER));
+    }
+    return true;
+  }
+
+  /** Takes the number of an announcement; null if announcements before it are missing. */
+  private synchronized @Nullable Sender noteNext(long node, Object from, long sequence) {
+    var _ = opened();
     Sender sender = sequence == 0 ? begin(node, from) : senders.get(node);
     if (sender == null || !sender.from.equals(from) || sender.next != sequence) {
       gaps++;
-      return false;
+      return null;
     }
     sender.next++;
-    for (long entry : entries) {
-      note(noted, sender, entry);
+    return sender;
+  }
+
+  private synchronized void note(long node, Sender sender, long[] entries, int begin, int end) {
+    HolderTable noted = table;
+    if (noted == null || senders.get(node) != sender) {
+      return; // the directory is closed, or the node has begun anew on another connection
     }
-    return true;
+    for (int i = begin; i < end; i++) {
+      note(noted, sender, entries[i]);
+    }
   }
 
   /** The blocks of this node are noted anew from here on. */

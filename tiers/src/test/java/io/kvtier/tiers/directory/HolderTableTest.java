@@ -5,8 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
@@ -87,6 +89,30 @@ final class HolderTableTest {
       assertEquals(1 << 12, table.bytes());
       assertTrue(table.size() <= 512);
       assertEquals(5000, table.size() + table.displaced());
+    }
+  }
+
+  @Test
+  void put_toAFullTable_isFound_andOneOtherEntryIsLost() {
+    try (HolderTable table = new HolderTable(1 << 12)) {
+      Random random = new Random(2);
+      List<Long> known = new ArrayList<>();
+      while (table.displaced() == 0) {
+        long hash = random.nextLong();
+        assertTrue(table.put(hash, 3, HolderTableTest::isDead));
+        known.add(hash);
+      }
+      known.removeIf(hash -> holders(table, hash).isEmpty());
+      for (int i = 0; i < 1000; i++) {
+        long hash = random.nextLong();
+        long lost = table.displaced();
+        assertTrue(table.put(hash, 3, HolderTableTest::isDead));
+        known.add(hash);
+        assertEquals(Set.of(3), holders(table, hash));
+        known.removeIf(one -> holders(table, one).isEmpty());
+        assertEquals(table.size(), known.size());
+        assertTrue(table.displaced() <= lost + 1);
+      }
     }
   }
 

@@ -63,7 +63,7 @@ public final class NodeCalls {
     first = store.first();
   }
 
-  /** Carries a call out. The calls of a session that has ended are answered, and hold nothing. */
+  /** Carries a call out. Those of a session that has ended are answered, and find and hold nothing. */
   public void handle(Session session, NodeCall call) {
     switch (call) {
       case NodeCall.Find(var blocks, var answer) ->
@@ -95,7 +95,11 @@ public final class NodeCalls {
     }
   }
 
+  /** The namespace of blocks; null if the session must not see it, or has ended. */
   private Namespaces.@Nullable Namespace namespaceOf(Session session, NodeCall.Blocks blocks) {
+    if (session.ended) {
+      return null;
+    }
     Namespaces.Namespace named = namespaces.byFingerprint(blocks.high(), blocks.low());
     return named == null || named.tenant() != session.tenant() ? null : named;
   }
@@ -168,7 +172,6 @@ public final class NodeCalls {
       Session session, Namespaces.@Nullable Namespace namespace, int block, int blockBytes) {
     if (namespace == null
         || block == Directory.NONE
-        || session.ended
         || namespaces.storedBytes(directory, block) != blockBytes
         || !first.isResident(block)) {
       return new NodeCall.Leased.Absent();

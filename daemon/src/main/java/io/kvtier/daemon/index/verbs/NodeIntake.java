@@ -124,7 +124,10 @@ final class NodeIntake {
     if (!mayPush(session)) {
       return refused(session, Status.DENIED, roleRefusal(session));
     }
-    if (session.ended || !isKnown || namespace == null) {
+    if (session.ended) {
+      return later(session, Status.SESSION_ENDED.meaning());
+    }
+    if (!isKnown || namespace == null) {
       return refused(
           session, Status.NAMESPACE_UNKNOWN, "the node has not named the block's namespace before");
     }
