@@ -15,10 +15,11 @@ from kvtier_testing import blocks, vllm_double
 from kvtier_testing.counts import slots_balance
 from kvtier_testing.daemon import eventually
 from kvtier_testing.layers import LayerWriter
+from kvtier_testing.process import free_port
 from kvtier_testing.vllm_double import LAYERS, Engine, Request, config
 from test_nodes import PLAINTEXT, Node, cluster
 
-from kvtier import Client, Leases, Namespace, Status
+from kvtier import Client, Leases, Namespace, Status, remote
 from kvtier.extras import Extra, Extras
 from kvtier.vllm import _shards
 
@@ -154,6 +155,27 @@ def test_blocksThatAreThere_comeAtOnce_byTheAddressOfTheNode(nodes: tuple[Node, 
         assert leases.statuses == [Status.OK] * COUNT
         assert all(writer.is_right(view) for view in leases.views)
     writer.close()
+
+
+def test_clientOverGrpc_waitsForBlocks_untilTheyAreWritten(nodes: tuple[Node, Node]) -> None:
+    prefill, decode = nodes
+    port = free_port()
+    decode.stop()
+    decode.start(grpc__enabled="true", grpc__port=str(port))
+    assert eventually(lambda: decode.is_connected_to(prefill))
+    keys = blocks.keys("over-grpc", 3)
+    written = blocks.blocks(keys, 4096)
+    with remote.Client(f"grpc://127.0.0.1:{port}", timeout=60) as client, ThreadPoolExecutor(1) as threads:
+        namespace = client.namespace("over-grpc", block_bytes=4096)
+        waiting = threads.submit(namespace.acquire, keys, expected_from="node-0", timeout=30)
+        assert eventually(lambda: prefill.count("followed") == len(keys))
+        assert not waiting.done()
+        assert prefill.client.namespace("over-grpc", block_bytes=4096).put(keys, written) == [Status.OK] * len(keys)
+        with waiting.result(60) as leases:
+            assert leases.statuses == [Status.OK] * len(keys)
+            assert b"".join(bytes(view or b"") for view in leases.views) == written
+        nobody = namespace.acquire(blocks.keys("others", 1), expected_from="node-7", timeout=30)
+        assert nobody.statuses == [Status.MISS]
 
 
 def test_extrasOfARequest_comeWhenTheOtherEnginePutsThem(nodes: tuple[Node, Node]) -> None:

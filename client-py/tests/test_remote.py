@@ -134,14 +134,12 @@ def test_daemonRestarted_namespacesAreRegisteredAgain() -> None:
             assert namespace.get(some, into).run == 3 and into == blocks(some, 4096)
 
 
-def test_annotateAndExpectedBlocks_areNotOffered_putTakesAnnotations(daemon: RemoteDaemon) -> None:
+def test_annotate_isNotOffered_putTakesAnnotations(daemon: RemoteDaemon) -> None:
     with remote.Client(daemon.address, timeout=30, **daemon.credentials) as client:
         namespace = client.namespace("annotated", block_bytes=512)
         some = keys("annotated", 2)
         with pytest.raises(KvtierError, match="put"):
             namespace.annotate(some, [b"1", None])
-        with pytest.raises(KvtierError, match="on the node"):
-            namespace.acquire(some, expected_from="node-1")
         assert namespace.put(some, blocks(some, 512), annotations=[b"1", None]) == [Status.OK] * 2
         with pytest.raises(InvalidArgument):
             namespace.put(some, blocks(some, 512), annotations=[b"1"])

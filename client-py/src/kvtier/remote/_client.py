@@ -287,14 +287,8 @@ class Namespace(blocking.Namespace):
         expected_from: str = "",
         **options: Unpack[Options],
     ) -> Leases:
-        """Copies of blocks, which stay until they are released. Arguments as of `get`.
-
-        Raises:
-            KvtierError: `expected_from` is given, which is not offered over gRPC.
-        """
-        if expected_from:
-            raise KvtierError(NO_EXPECTED)
-        return self._carry(options, holdings.acquire, keys, leading_run, no_wait)
+        """Copies of blocks, which stay until they are released. Arguments as of `get`, and of `kvtier.Namespace.acquire`."""
+        return self._carry(options, holdings.acquire, keys, leading_run, no_wait, expected_from)
 
     def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
         return self._carry(options, operations.for_keys, verb.name.capitalize(), keys)
@@ -331,7 +325,6 @@ class Reservations(blocking.Reservations):
 
 
 NO_ANNOTATE = "annotate is not offered over gRPC: give annotations to put"
-NO_EXPECTED = "expected_from is not offered over gRPC: use a client on the node"
 
 
 def raise_unless_ok(ping: Ping) -> None:

@@ -72,11 +72,13 @@ def _views(memory: memoryview, statuses: list[Status], block_bytes: int) -> list
     ]
 
 
-def acquire(context: Context, keys: Iterable[bytes], leading_run_only: bool, no_wait: bool) -> Operation[CopiedLeases]:
+def acquire(
+    context: Context, keys: Iterable[bytes], leading_run_only: bool, no_wait: bool, expected_from: str = ""
+) -> Operation[CopiedLeases]:
     keys = as_keys(keys)
     block_bytes = context.properties.block_bytes
     copies = bytearray(len(keys) * block_bytes)
-    answer = yield from operations.get(context, keys, copies, leading_run_only, no_wait)
+    answer = yield from operations.get(context, keys, copies, leading_run_only, no_wait, expected_from)
     return CopiedLeases(answer.statuses, copies, block_bytes)
 
 

@@ -379,7 +379,7 @@ class _Sink:
 
 
 def get(
-    context: Context, keys: Iterable[bytes], into: object, leading_run_only: bool, no_wait: bool
+    context: Context, keys: Iterable[bytes], into: object, leading_run_only: bool, no_wait: bool, expected_from: str = ""
 ) -> Operation[Get]:
     keys = checked(keys)
     block_bytes = context.properties.block_bytes
@@ -395,6 +395,7 @@ def get(
                     leading_run=leading_run_only,
                     no_wait=no_wait,
                     priority=_PRIORITIES.get(context.priority, v1.PRIORITY_NORMAL),
+                    expected_from=expected_from,
                 ),
                 sink.take,
             )

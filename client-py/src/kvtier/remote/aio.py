@@ -18,7 +18,7 @@ from kvtier._types import Count, FoundNodes, Get, Leases, LoadReport, Lookup, Op
 from kvtier.client import raise_refusal
 from kvtier.remote import _holdings as holdings
 from kvtier.remote import _operations as operations
-from kvtier.remote._client import NO_ANNOTATE, NO_EXPECTED, TRANSFERS_MAX, raise_unless_ok
+from kvtier.remote._client import NO_ANNOTATE, TRANSFERS_MAX, raise_unless_ok
 from kvtier.remote._link import Failure, Registered, Settings, methods
 from kvtier.remote._operations import Call, Context, Fetch, Operation
 
@@ -248,9 +248,7 @@ class Namespace(aio.Namespace):
         **options: Unpack[Options],
     ) -> Leases:
         """As `kvtier.remote.Namespace.acquire`."""
-        if expected_from:
-            raise KvtierError(NO_EXPECTED)
-        return await self._carry(options, holdings.acquire, keys, leading_run, no_wait)
+        return await self._carry(options, holdings.acquire, keys, leading_run, no_wait, expected_from)
 
     async def _for_keys(self, verb: Verb, keys: Iterable[bytes], options: Options) -> list[Status]:
         return await self._carry(options, operations.for_keys, verb.name.capitalize(), keys)

@@ -2,6 +2,7 @@ package io.kvtier.client;
 
 import io.kvtier.protocol.RequestDescriptor;
 import java.time.Duration;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -43,9 +44,17 @@ public record Options(
    * @param leadingRun acquire only the blocks before the first that is nowhere
    * @param noWait acquire only what is in host memory; a block in a lower tier answers PENDING and
    *     is brought up
+   * @param expectedFrom the name or the address of the node that is going to have those blocks that
+   *     are nowhere yet; empty: none is
    */
-  public record Leasing(long leaseNs, boolean leadingRun, boolean noWait) {
+  public record Leasing(long leaseNs, boolean leadingRun, boolean noWait, String expectedFrom) {
+    /** Blocks that are nowhere are not expected. */
+    public Leasing(long leaseNs, boolean leadingRun, boolean noWait) {
+      this(leaseNs, leadingRun, noWait, "");
+    }
+
     public Leasing {
+      Objects.requireNonNull(expectedFrom, "expectedFrom is null, expected a node's name or \"\"");
       if (leaseNs < 0) {
         throw new IllegalArgumentException("a lease's time is not negative: " + leaseNs + " ns");
       }
@@ -93,6 +102,10 @@ public record Options(
     return leasing.noWait();
   }
 
+  public String expectedFrom() {
+    return leasing.expectedFrom();
+  }
+
   public Options withTimeout(Duration timeout) {
     return new Options(timeout.toNanos(), priority, position, leasing, importance);
   }
@@ -119,15 +132,28 @@ public record Options(
   }
 
   public Options withLease(Duration lease) {
-    return with(new Leasing(lease.toNanos(), leadingRun(), noWait()));
+    return with(new Leasing(lease.toNanos(), leadingRun(), noWait(), expectedFrom()));
   }
 
   public Options withLeadingRun(boolean value) {
-    return with(new Leasing(leaseNs(), value, noWait()));
+    return with(new Leasing(leaseNs(), value, noWait(), expectedFrom()));
   }
 
   public Options withNoWait(boolean value) {
-    return with(new Leasing(leaseNs(), leadingRun(), value));
+    return with(new Leasing(leaseNs(), leadingRun(), value, expectedFrom()));
+  }
+
+  /**
+   * Expects those blocks that are nowhere yet from a node that is going to have them. They come
+   * from there while they are written. An acquire or a get waits for them until its timeout; blocks
+   * that have not come by then are DEADLINE or MISS. The leases last from the arrival of a block
+   * until {@link #leaseNs} after the timeout. A daemon before version 2.3 of the protocol waits for
+   * no blocks. Other operations ignore it.
+   *
+   * @param node the name or the address of the node, as {@code kvtier nodes} shows it; empty: none
+   */
+  public Options withExpectedFrom(String node) {
+    return with(new Leasing(leaseNs(), leadingRun(), noWait(), node));
   }
 
   public Options withImportance(int value) {

@@ -2,6 +2,8 @@ package io.kvtier.protocol;
 
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.util.zip.CRC32C;
 
 /** Computes the lengths of records and of their parts, in bytes, and writes headers of requests. */
 public final class Records {
@@ -98,6 +100,13 @@ public final class Records {
       spare |= Words.getLong(in, at + i);
     }
     return spare == 0;
+  }
+
+  /** The number by which a request names a node: the CRC32C of the node's name, or its address. */
+  public static int numberOfNode(String node) {
+    CRC32C crc = new CRC32C();
+    crc.update(node.getBytes(StandardCharsets.UTF_8));
+    return (int) crc.getValue();
   }
 
   private static int aligned(int bytes) {

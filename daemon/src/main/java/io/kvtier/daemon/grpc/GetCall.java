@@ -82,6 +82,7 @@ final class GetCall extends Call<GetResponse> {
   private @Nullable BlockEncoding encoding;
   private int flags;
   private int priority;
+  private String expectedFrom = "";
 
   /** The first key of which nothing has been asked yet. */
   private int nextToAcquire;
@@ -138,6 +139,7 @@ final class GetCall extends Call<GetResponse> {
         (received.getLeadingRun() ? RequestDescriptor.FLAG_LEADING_RUN : 0)
             | (received.getNoWait() ? RequestDescriptor.FLAG_NO_WAIT : 0)
             | (encoding == null ? 0 : RequestDescriptor.FLAG_ENCODED);
+    expectedFrom = received.getExpectedFrom();
     keys = batch;
     named(received.getOperationId());
     acquire();
@@ -177,7 +179,8 @@ final class GetCall extends Call<GetResponse> {
                 flags,
                 priority,
                 deadlineNs(),
-                LEASE_STALLS * environment.stallNs()),
+                LEASE_STALLS * environment.stallNs(),
+                expectedFrom),
             answer -> onAcquired(from, answer));
   }
 

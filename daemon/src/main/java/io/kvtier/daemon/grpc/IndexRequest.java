@@ -27,6 +27,10 @@ final class IndexRequest {
   private int group;
   private int depth;
   private long argument;
+
+  /** The number of a node, with {@link RequestDescriptor#FLAG_EXPECTED}. */
+  private int node;
+
   private @Nullable KeyBatch keys;
   private long[] ids = NO_IDS;
   private byte[] text = NO_TEXT;
@@ -66,11 +70,24 @@ final class IndexRequest {
     return request;
   }
 
-  /** ACQUIRE with a chosen length of the leases. */
+  /**
+   * ACQUIRE with a chosen length of the leases.
+   *
+   * @param expectedFrom the name or the address of the node that is going to have the blocks that
+   *     are nowhere yet; empty for none
+   */
   static IndexRequest acquire(
-      KeyBatch keys, int flags, int priority, long deadlineNs, long leaseNs) {
-    IndexRequest request = ofKeys(Verb.ACQUIRE, keys, flags, priority, deadlineNs);
+      KeyBatch keys,
+      int flags,
+      int priority,
+      long deadlineNs,
+      long leaseNs,
+      String expectedFrom) {
+    boolean isExpecting = !expectedFrom.isEmpty();
+    int allFlags = flags | (isExpecting ? RequestDescriptor.FLAG_EXPECTED : 0);
+    IndexRequest request = ofKeys(Verb.ACQUIRE, keys, allFlags, priority, deadlineNs);
     request.argument = leaseNs;
+    request.node = isExpecting ? Records.numberOfNode(expectedFrom) : 0;
     return request;
   }
 
@@ -193,6 +210,7 @@ final class IndexRequest {
     Words.putInt(out, at + RequestDescriptor.COUNT_OFFSET, count());
     Words.putInt(out, at + RequestDescriptor.DEPTH_OFFSET, depth);
     Words.putLong(out, at + RequestDescriptor.ARGUMENT_OFFSET, argument);
+    Words.putInt(out, at + RequestDescriptor.SHARD_OFFSET, node);
     long body = at + RequestDescriptor.HEADER_BYTES;
     KeyBatch some = keys;
     if (some != null) {

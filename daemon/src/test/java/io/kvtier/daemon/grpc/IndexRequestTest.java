@@ -4,11 +4,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.ByteString;
+import io.kvtier.protocol.Records;
 import io.kvtier.protocol.RequestDescriptor;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 
@@ -44,6 +47,22 @@ final class IndexRequestTest {
     assertEquals(6, Words.getLong(record, body + 16));
     assertEquals(8, Words.getLong(record, body + 24));
     assertEquals(body + 32, record.byteSize());
+  }
+
+  @Test
+  void acquire_ofExpectedBlocks_namesTheirNode() {
+    KeyBatch keys = new KeyBatch(5, 0, List.of(ByteString.copyFrom(new byte[8])), 8, ByteString.EMPTY, 0);
+
+    MemorySegment expecting = written(IndexRequest.acquire(keys, 0, 0, 1, 2, "node-1"));
+    MemorySegment other = written(IndexRequest.acquire(keys, 0, 0, 1, 2, ""));
+
+    assertEquals(
+        RequestDescriptor.FLAG_EXPECTED,
+        Words.getShort(expecting, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(
+        Records.numberOfNode("node-1"), Words.getInt(expecting, RequestDescriptor.SHARD_OFFSET));
+    assertEquals(0, Words.getShort(other, RequestDescriptor.FLAGS_OFFSET));
+    assertEquals(0, Words.getInt(other, RequestDescriptor.SHARD_OFFSET));
   }
 
   @Test

@@ -1,8 +1,6 @@
 package io.kvtier.tiers.node;
 
-import io.kvtier.tiers.transfer.Checksums;
-import java.lang.foreign.MemorySegment;
-import java.nio.charset.StandardCharsets;
+import io.kvtier.protocol.Records;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 
@@ -42,7 +40,9 @@ public final class NodePeer {
   private final LongAdder stale = new LongAdder();
   private final LongAdder hedges = new LongAdder();
   private final LongAdder hedgesWon = new LongAdder();
+  private final int numberOfAddress;
   private volatile String name = "";
+  private volatile int numberOfName;
   private volatile String why = "";
   private volatile long incarnation;
   private volatile long roundTripNs;
@@ -50,6 +50,7 @@ public final class NodePeer {
   NodePeer(int number, NodeAddress address, int readers) {
     this.number = number;
     this.address = address;
+    numberOfAddress = Records.numberOfNode(address.toString());
     states = new AtomicReferenceArray<>(readers);
     for (int i = 0; i < readers; i++) {
       states.set(i, State.CONNECTING);
@@ -62,16 +63,12 @@ public final class NodePeer {
   }
 
   /**
-   * Whether a checksum is that of the node's name, or of its address.
+   * Whether a request that has a number means this node.
    *
-   * @param called a CRC32C
+   * @param number as {@link Records#numberOfNode} makes it
    */
-  boolean isCalled(int called) {
-    return checksumOf(name) == called || checksumOf(address.toString()) == called;
-  }
-
-  private static int checksumOf(String text) {
-    return Checksums.of(MemorySegment.ofArray(text.getBytes(StandardCharsets.UTF_8)));
+  boolean isCalled(int number) {
+    return numberOfAddress == number || numberOfName == number;
   }
 
   public NodeAddress address() {
@@ -170,6 +167,7 @@ public final class NodePeer {
   boolean welcomed(String called, long started) {
     boolean isNew = incarnation != 0 && incarnation != started;
     name = called;
+    numberOfName = Records.numberOfNode(called);
     incarnation = started;
     why = "";
     return isNew;

@@ -110,6 +110,9 @@ final class Operations {
     request.group = options.group();
     request.argument = argument;
     request.keys = keys;
+    if (verb == Verb.ACQUIRE) {
+      request.expectFrom(options.expectedFrom());
+    }
     return submitKeys(session, request, keys, options, whenDone);
   }
 
@@ -249,6 +252,7 @@ final class Operations {
     request.keys = keys;
     request.from = index;
     request.count = 1;
+    request.expectFrom(options.expectedFrom());
   }
 
   /** Refuses an index that no key has. */

@@ -54,6 +54,7 @@ final class RemoteGet implements GetMessages.Taker {
             .setKeys(keys)
             .setLeadingRun(options.leadingRun())
             .setNoWait(options.noWait())
+            .setExpectedFrom(options.expectedFrom())
             .setPriority(
                 switch (options.priority()) {
                   case HIGH -> io.kvtier.protocol.v1.Priority.PRIORITY_HIGH;

@@ -24,6 +24,9 @@ final class Handshake {
   /** Daemons know encoded blocks from this minor version on. */
   private static final int VERSION_MINOR_ENCODED = 1;
 
+  /** Daemons know gets of blocks that a node is going to have from this minor version on. */
+  private static final int VERSION_MINOR_EXPECTED = 3;
+
   /** The daemon refuses this client, or a request of it, and says why. */
   static final class Refused extends IOException {
     private static final long serialVersionUID = 1L;
@@ -60,7 +63,8 @@ final class Handshake {
       DaemonInfo info,
       long slabBytes,
       int slabCount,
-      boolean encodes) {}
+      boolean encodes,
+      boolean expects) {}
 
   /** The possible reasons why a daemon listens but does not answer. */
   static final String WHY_SILENT =
@@ -171,7 +175,8 @@ final class Handshake {
         info,
         welcome.get(ValueLayout.JAVA_LONG_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_BYTES_OFFSET),
         welcome.get(ValueLayout.JAVA_INT_UNALIGNED, HandshakeDescriptor.WELCOME_SLAB_COUNT_OFFSET),
-        minorVersion(welcome) >= VERSION_MINOR_ENCODED);
+        minorVersion(welcome) >= VERSION_MINOR_ENCODED,
+        minorVersion(welcome) >= VERSION_MINOR_EXPECTED);
   }
 
   private static int minorVersion(MemorySegment welcome) {

@@ -46,6 +46,11 @@ public final class Request {
   public int event;
   public int @Nullable [] blocks;
 
+  /** Whether a node is going to have the blocks that are nowhere yet, and its number. */
+  private boolean isExpecting;
+
+  private int expectedNode;
+
   /** The trace context of the request. */
   public @Nullable TraceContext context;
 
@@ -56,6 +61,31 @@ public final class Request {
     this.verb = verb;
     this.deadlineNs = deadlineNs;
     this.context = RequestContext.current();
+  }
+
+  /**
+   * Expects the blocks that are nowhere yet from a node.
+   *
+   * @param node its name or its address; empty for none
+   */
+  public void expectFrom(String node) {
+    isExpecting = !node.isEmpty();
+    expectedNode = isExpecting ? Records.numberOfNode(node) : 0;
+  }
+
+  /**
+   * The flags that the request needs beside {@link #flags}.
+   *
+   * @param expects whether the daemon knows blocks that a node is going to have
+   */
+  int furtherFlags(boolean expects) {
+    return (isExpecting && expects ? RequestDescriptor.FLAG_EXPECTED : 0)
+        | (context == null ? 0 : RequestDescriptor.FLAG_CONTEXT);
+  }
+
+  /** The number of the node from which blocks are expected, with {@code FLAG_EXPECTED}. */
+  int expectedNode() {
+    return expectedNode;
   }
 
   /** The length of the record with these flags, which the request ring may have added to. */

@@ -30,7 +30,7 @@ final class RequestRing {
   /** Writes a record; false when there is no room. */
   boolean write(Request request, long correlationId) throws ProtocolViolation {
     TraceContext context = request.context;
-    int flags = request.flags | (context == null ? 0 : RequestDescriptor.FLAG_CONTEXT);
+    int flags = request.flags | request.furtherFlags(wires.expects());
     int bytes = request.recordBytes(flags);
     long offset = producer.tryClaim(bytes);
     if (offset < 0) {
@@ -52,6 +52,9 @@ final class RequestRing {
     Words.putShort(region, offset + RequestDescriptor.FIRST_LAYER_OFFSET, request.firstLayer);
     Words.putShort(region, offset + RequestDescriptor.END_LAYER_OFFSET, request.endLayer);
     Words.putInt(region, offset + RequestDescriptor.EVENT_OFFSET, request.event);
+    if ((flags & RequestDescriptor.FLAG_EXPECTED) != 0) {
+      Words.putInt(region, offset + RequestDescriptor.SHARD_OFFSET, request.expectedNode());
+    }
     request.writeBody(region, offset + RequestDescriptor.HEADER_BYTES);
     if (context != null) {
       context.write(region, offset + bytes - RequestDescriptor.CONTEXT_BYTES, System.nanoTime());

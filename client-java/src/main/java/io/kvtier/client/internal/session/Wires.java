@@ -23,6 +23,7 @@ public final class Wires implements AutoCloseable {
   private final Slabs slabs;
   private final DaemonInfo info;
   private final boolean encodes;
+  private final boolean expects;
   private int lastPassed;
 
   /**
@@ -38,6 +39,7 @@ public final class Wires implements AutoCloseable {
     this.daemon = welcome.daemon();
     this.info = welcome.info();
     this.encodes = welcome.encodes();
+    this.expects = welcome.expects();
     this.questions = new SocketQuestions(socket);
     this.slabs = new Slabs(questions, arena, welcome.slabBytes(), welcome.slabCount());
   }
@@ -69,6 +71,11 @@ public final class Wires implements AutoCloseable {
   /** Whether the daemon knows encoded blocks. */
   public boolean encodes() {
     return encodes;
+  }
+
+  /** Whether the daemon knows gets of blocks that a node is going to have. */
+  boolean expects() {
+    return expects;
   }
 
   /**
