@@ -1,13 +1,17 @@
 """One trace from a Python client through the daemon to SSD, as an OpenTelemetry collector gets it."""
 
+import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kvtier_testing import blocks
 from kvtier_testing.daemon import Daemon, eventually
+from test_nodes import PLAINTEXT, cluster
 
 from kvtier import Client, Status, request_context
 
@@ -69,9 +73,10 @@ class Collector:
 
     def take(self, request: bytes) -> None:
         for resource in each(request, 1):
+            about = {key: value for one in each(resource, 1) for key, value in self._attributes(each(one, 1))}
             for scope in each(resource, 2):
                 for span in each(scope, 2):
-                    attributes = {each(one, 1)[0].decode(): next(fields(each(one, 2)[0]))[1] for one in each(span, 9)}
+                    attributes = dict(self._attributes(each(span, 9)))
                     parents = each(span, 4)
                     self.spans.append(
                         {
@@ -79,10 +84,16 @@ class Collector:
                             "id": each(span, 2)[0].hex(),
                             "parent": parents[0].hex() if parents else "",
                             "name": each(span, 5)[0].decode(),
+                            "node": bytes(about.get("service.instance.id", b"")).decode(),
                             "ns": int.from_bytes(each(span, 8)[0], "little") - int.from_bytes(each(span, 7)[0], "little"),
                             **attributes,
                         }
                     )
+
+    @staticmethod
+    def _attributes(pairs: list[bytes]) -> Iterator[tuple[str, Any]]:
+        for one in pairs:
+            yield each(one, 1)[0].decode(), next(fields(each(one, 2)[0]))[1]
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [span for span in self.spans if span["name"] == name]
@@ -124,6 +135,38 @@ def test_trace_fromClientToSsd_isOne(stopped_daemon: Daemon, collector: Collecto
         assert read["trace"] == TRACE and read["parent"] == acquire["id"]
         assert read["kvtier.bytes"] == BLOCK_BYTES and 0 < read["ns"] <= acquire["ns"]
     # Nothing but what asked for it.
+    assert {span["trace"] for span in collector.spans} == {TRACE}
+
+
+@pytest.mark.parametrize("expects", [False, True])
+def test_trace_overTwoNodes_isOne(collector: Collector, expects: bool) -> None:
+    keys = blocks.keys("nodes", 3)
+    written = blocks.blocks(keys, BLOCK_BYTES)
+    with (
+        tempfile.TemporaryDirectory(prefix="kvtier-") as folder,
+        cluster(Path(folder), 2, traces__endpoint=collector.endpoint, **PLAINTEXT) as (prefill, decode),
+        ThreadPoolExecutor(1) as threads,
+    ):
+        there, here = (node.client.namespace("traced", block_bytes=BLOCK_BYTES) for node in (prefill, decode))
+
+        def traced() -> list[Status]:
+            with request_context(PARENT), here.acquire(keys, expected_from="node-0" if expects else "", timeout=60) as leases:
+                assert b"".join(bytes(view or b"") for view in leases.views) == written
+                return list(leases.statuses)
+
+        if expects:
+            waiting = threads.submit(traced)
+            assert eventually(lambda: prefill.count("followed") == len(keys))
+        assert there.put(keys, written) == [Status.OK] * len(keys)
+        assert (waiting.result(60) if expects else traced()) == [Status.OK] * len(keys)
+        assert eventually(lambda: len(collector.named("node.send")) == len(collector.named("node.read")) == len(keys))
+        assert eventually(lambda: bool(collector.named("kvtier.acquire")))
+    (acquire,) = collector.named("kvtier.acquire")
+    assert acquire["trace"] == TRACE and acquire["parent"] == SPAN and acquire["node"] == "node-1"
+    for name, node in (("node.read", "node-1"), ("node.send", "node-0")):
+        for span in collector.named(name):
+            assert (span["trace"], span["parent"], span["node"]) == (TRACE, acquire["id"], node)
+            assert span["kvtier.bytes"] == BLOCK_BYTES and span["kvtier.status"] == b"OK"
     assert {span["trace"] for span in collector.spans} == {TRACE}
 
 

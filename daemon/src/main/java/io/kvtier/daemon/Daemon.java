@@ -248,7 +248,11 @@ public final class Daemon implements AutoCloseable {
             requests.told(),
             traces.endpoint().isEmpty()
                 ? null
-                : new SpanSender(traces.endpoint(), VERSION, counters::countDroppedSpans),
+                : new SpanSender(
+                    traces.endpoint(),
+                    VERSION,
+                    Nodes.servedName(config.network().nodes()),
+                    counters::countDroppedSpans),
             Daemon::stopBroken));
     IndexAgent index =
         new IndexAgent(
@@ -328,7 +332,7 @@ public final class Daemon implements AutoCloseable {
     indexRunner.start();
     conductor.start();
     if (otherNodes != null) {
-      otherNodes.start(index, slabs);
+      otherNodes.start(index, slabs, requests::served);
     }
     Listener.Place grpcPlace = listeners.grpc();
     if (grpcPlace != null) {

@@ -2,6 +2,7 @@ package io.kvtier.daemon.node;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Counted;
 import io.kvtier.tiers.directory.NodeDirectory;
@@ -18,6 +19,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -44,6 +46,7 @@ public final class NodeServer {
    * @param directory this node's part of the directory; null if there must be none
    * @param linksMax the most links of all servers together
    * @param links how many there are
+   * @param served told of blocks that traced requests of other nodes wanted; from any thread
    */
   public record Options(
       String name,
@@ -52,7 +55,8 @@ public final class NodeServer {
       Runnable onRefusal,
       @Nullable NodeDirectory directory,
       int linksMax,
-      AtomicInteger links) {}
+      AtomicInteger links,
+      Consumer<ServedBlock> served) {}
 
   private final Options options;
   private final NodeTransport transport;
@@ -191,6 +195,11 @@ public final class NodeServer {
   /** Tells the index something that must reach it. */
   void surely(Session session, NodeCall call) {
     sure.call(session, call);
+  }
+
+  /** A block that a traced request of another node wanted was sent, or was refused. */
+  void served(ServedBlock block) {
+    options.served.accept(block);
   }
 
   /** Ends a session of the index. */

@@ -10,6 +10,7 @@ import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.OperatorAnswer;
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.source.ExpectedBlocks;
 import io.kvtier.daemon.index.source.OuterBlocks;
@@ -264,9 +265,11 @@ public final class Nodes implements AutoCloseable {
   /**
    * Begins to read and to serve. This does not wait for other nodes.
    *
+   * @param served told of blocks that traced requests of other nodes wanted; from any thread
    * @throws IOException naming the key to change
    */
-  public void start(IndexAgent index, SlabStore slabs) throws IOException {
+  public void start(IndexAgent index, SlabStore slabs, Consumer<ServedBlock> served)
+      throws IOException {
     NodeIndex sessions = new IndexSessions(index, roundBell, slabs.slabs(), slabs::mapping);
     AtomicInteger links = new AtomicInteger();
     NodeServer.Options options =
@@ -277,7 +280,8 @@ public final class Nodes implements AutoCloseable {
             counters::countNodeRefusal,
             directory,
             config.connections(),
-            links);
+            links,
+            served);
     NodeLoop first = loops.getFirst();
     HandOver handing =
         new HandOver(tier, sessions, first.transport()::nowNs, first.transport()::wake);

@@ -1,8 +1,10 @@
 package io.kvtier.daemon.node;
 
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameException;
 import io.kvtier.tiers.node.FrameType;
@@ -70,8 +72,23 @@ final class PieceSender {
     /** How many of its pieces are being read. */
     int underway;
 
-    Followed(long id, Messages.Follow wanted, BiConsumer<Followed, NodeCall.Followed> told) {
+    /** The traced request that waits for the block; null if there is none. */
+    final @Nullable TraceContext request;
+
+    final long sinceNs;
+
+    /** When the first news of the block came; 0: there are none. */
+    long newsNs;
+
+    Followed(
+        long id,
+        Messages.Follow wanted,
+        @Nullable TraceContext request,
+        long sinceNs,
+        BiConsumer<Followed, NodeCall.Followed> told) {
       this.id = id;
+      this.request = request;
+      this.sinceNs = sinceNs;
       length = wanted.keys().blockBytes();
       call =
           new NodeCall.Follow(
@@ -102,14 +119,25 @@ final class PieceSender {
 
   // ---- what the node asks
 
-  void follow(Session session, NodeLink from, Frame frame) throws FrameException {
+  /**
+   * The node wants a block that is perhaps not there yet.
+   *
+   * @param request the traced request that waits for the block; null if there is none
+   */
+  void follow(Session session, NodeLink from, Frame frame, @Nullable TraceContext request)
+      throws FrameException {
     Messages.Follow wanted = Messages.Follow.of(frame.body());
     long id = frame.id();
     if (follows.containsKey(id)) {
       return; // it came twice
     }
     Followed followed =
-        new Followed(id, wanted, (one, news) -> server.later(() -> told(session, from, one, news)));
+        new Followed(
+            id,
+            wanted,
+            request,
+            server.nowNs(),
+            (one, news) -> server.later(() -> told(session, from, one, news)));
     boolean isOneTooMany = follows.size() + ending.get() >= FOLLOWS_MAX;
     if (!isOneTooMany && server.index().call(session, followed.call)) {
       follows.put(id, followed);
@@ -144,6 +172,7 @@ final class PieceSender {
     if (!owner.isOf(session) || follows.get(followed.id) != followed || followed.isStopped) {
       return;
     }
+    followed.newsNs = followed.newsNs == 0 ? server.nowNs() : followed.newsNs;
     switch (news) {
       case NodeCall.Followed.Piece(int slab, long offset, int units, int begin, int end) -> {
         followed.units = units;
@@ -240,8 +269,23 @@ final class PieceSender {
         MemorySegment.NULL,
         () -> {
           followed.isStopped |= frame.type() == FrameType.NONE;
+          served(followed, frame.status());
           sent(session, to, followed, 0);
         });
+  }
+
+  private void served(Followed followed, Status status) {
+    TraceContext request = followed.request;
+    if (request != null) {
+      server.served(
+          new ServedBlock(
+              request,
+              status,
+              followed.length,
+              followed.sinceNs,
+              followed.newsNs,
+              server.nowNs()));
+    }
   }
 
   private void sendPiece(Session session, NodeLink to, Followed followed) {

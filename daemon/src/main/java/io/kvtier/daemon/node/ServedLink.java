@@ -3,9 +3,11 @@ package io.kvtier.daemon.node;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.access.VerbRoles;
 import io.kvtier.daemon.index.session.NodeCall;
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.node.DirectoryMessages;
@@ -59,6 +61,10 @@ final class ServedLink implements NodeLink.Listener {
   /** Whether the node announces its blocks on this link. */
   private boolean hasAnnounced;
 
+  /** The traced request that wants blocks, and the FETCH or FOLLOW that names them. */
+  private @Nullable TraceContext traced;
+
+  private long tracedId;
   private int fetches;
   private int asks;
   private int askedKeys;
@@ -122,7 +128,11 @@ final class ServedLink implements NodeLink.Listener {
       case LOCATE -> locate(from, frame);
       case RELEASE -> release(now, frame);
       case PING -> from.send(answer(FrameType.PONG, Status.OK, frame.id()));
-      case FOLLOW -> pieces.follow(now, from, frame);
+      case FOLLOW -> pieces.follow(now, from, frame, takeTrace(frame.id()));
+      case TRACE -> {
+        traced = Messages.trace(frame.body());
+        tracedId = frame.id();
+      }
       case STOP -> pieces.stop(now, frame);
       case SPACE -> intake.space(now, from, frame);
       case RESERVE -> intake.reserve(now, from, frame);
@@ -133,6 +143,13 @@ final class ServedLink implements NodeLink.Listener {
       default -> throw new FrameException("a node that reads sends a frame " + frame.type());
     }
     return null;
+  }
+
+  /** The traced request whose blocks a frame names; null if there is none. */
+  private @Nullable TraceContext takeTrace(long id) {
+    TraceContext request = id == tracedId ? traced : null;
+    traced = null;
+    return request;
   }
 
   Frame answer(FrameType type, Status status, long id) {
@@ -269,15 +286,26 @@ final class ServedLink implements NodeLink.Listener {
     Messages.Keys keys = Messages.Keys.ofFetch(frame.body());
     long id = frame.id();
     int fitting = Math.min(keys.count(), LEASES_MAX - fetches - leases.size());
-    int taken = fitting > 0 && lease(now, from, id, keys.first(fitting)) ? fitting : 0;
+    TraceContext request = takeTrace(id);
+    Wanted wanted = new Wanted(id, request, request == null ? 0 : server.nowNs());
+    int taken = fitting > 0 && lease(now, from, wanted, keys.first(fitting)) ? fitting : 0;
     // The link bounds such answers: it reads nothing when too many wait.
     for (int i = taken; i < keys.count(); i++) {
       from.send(answer(FrameType.NONE, Status.BUSY, id + i));
     }
   }
 
+  /**
+   * The blocks of a FETCH.
+   *
+   * @param firstId the number of the first one
+   * @param request the traced request that waits for them; null if there is none
+   * @param sinceNs when it came, if it is traced
+   */
+  private record Wanted(long firstId, @Nullable TraceContext request, long sinceNs) {}
+
   /** Asks the index for leases; false if too much waits for the index. */
-  private boolean lease(Session now, NodeLink from, long id, Messages.Keys keys) {
+  private boolean lease(Session now, NodeLink from, Wanted wanted, Messages.Keys keys) {
     ByteBuffer memory = server.keyMemory().take(keyMemoryBytes(keys));
     NodeCall call =
         new NodeCall.Lease(
@@ -286,7 +314,7 @@ final class ServedLink implements NodeLink.Listener {
             leased ->
                 server.later(() -> {
                   server.keyMemory().giveBack(memory);
-                  leased(from, id, leased);
+                  leased(from, wanted, leased);
                 }));
     if (!server.index().call(now, call)) {
       server.keyMemory().giveBack(memory);
@@ -296,17 +324,24 @@ final class ServedLink implements NodeLink.Listener {
     return true;
   }
 
-  private void leased(NodeLink from, long id, List<NodeCall.Leased> leased) {
+  private void leased(NodeLink from, Wanted wanted, List<NodeCall.Leased> leased) {
     fetches -= leased.size();
     if (session == null) {
       return; // the leases ended with the session
     }
+    TraceContext request = wanted.request;
+    long readyNs = request == null ? 0 : server.nowNs();
     for (int i = 0; i < leased.size(); i++) {
-      leased(from, id + i, leased.get(i));
+      NodeCall.Leased one = leased.get(i);
+      leased(
+          from,
+          wanted.firstId + i,
+          one,
+          request == null ? () -> {} : () -> served(request, one, wanted.sinceNs, readyNs));
     }
   }
 
-  private void leased(NodeLink from, long id, NodeCall.Leased leased) {
+  private void leased(NodeLink from, long id, NodeCall.Leased leased, Runnable sent) {
     switch (leased) {
       case NodeCall.Leased.Here here -> {
         leases.put(here.lease(), false);
@@ -316,11 +351,29 @@ final class ServedLink implements NodeLink.Listener {
             answer(FrameType.BLOCK, Status.OK, id)
                 .with(here.length(), here.checksum(), here.lease()),
             bytes,
-            () -> leases.replace(here.lease(), true));
+            () -> {
+              leases.replace(here.lease(), true);
+              sent.run();
+            });
       }
-      case NodeCall.Leased.Absent _ -> from.send(answer(FrameType.NONE, Status.MISS, id));
-      case NodeCall.Leased.Busy _ -> from.send(answer(FrameType.NONE, Status.BUSY, id));
+      case NodeCall.Leased.Absent _ -> none(from, id, Status.MISS, sent);
+      case NodeCall.Leased.Busy _ -> none(from, id, Status.BUSY, sent);
     }
+  }
+
+  private void none(NodeLink from, long id, Status status, Runnable sent) {
+    from.send(answer(FrameType.NONE, status, id), MemorySegment.NULL, sent);
+  }
+
+  private void served(TraceContext request, NodeCall.Leased leased, long sinceNs, long readyNs) {
+    Status status =
+        switch (leased) {
+          case NodeCall.Leased.Here _ -> Status.OK;
+          case NodeCall.Leased.Absent _ -> Status.MISS;
+          case NodeCall.Leased.Busy _ -> Status.BUSY;
+        };
+    long bytes = leased instanceof NodeCall.Leased.Here here ? here.length() : 0;
+    server.served(new ServedBlock(request, status, bytes, sinceNs, readyNs, server.nowNs()));
   }
 
   private void release(Session now, Frame frame) throws FrameException {

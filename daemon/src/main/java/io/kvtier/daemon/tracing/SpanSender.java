@@ -4,6 +4,7 @@ import io.kvtier.daemon.index.report.RequestTold;
 import io.kvtier.protocol.Status;
 import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.common.Attributes;
+import io.opentelemetry.api.common.AttributesBuilder;
 import io.opentelemetry.api.metrics.MeterProvider;
 import io.opentelemetry.api.trace.Span;
 import io.opentelemetry.api.trace.SpanBuilder;
@@ -76,9 +77,10 @@ public final class SpanSender implements AutoCloseable {
    * Connects with the first spans.
    *
    * @param endpoint the whole URL, {@code http://HOST:4318/v1/traces} for example
+   * @param node the name of this node; empty if it serves no others
    * @param lost told of the number of spans that were not sent
    */
-  public SpanSender(String endpoint, String version, IntConsumer lost) {
+  public SpanSender(String endpoint, String version, String node, IntConsumer lost) {
     this.endpoint = endpoint;
     this.lost = lost;
     LIBRARY.setLevel(Level.OFF);
@@ -94,18 +96,22 @@ public final class SpanSender implements AutoCloseable {
         SdkTracerProvider.builder()
             .setSampler(Sampler.alwaysOn())
             .setIdGenerator(new ChosenIds())
-            .setResource(
-                Resource.create(
-                    Attributes.of(
-                        AttributeKey.stringKey("service.name"),
-                        "kvtierd",
-                        AttributeKey.stringKey("service.version"),
-                        version,
-                        AttributeKey.longKey("process.pid"),
-                        ProcessHandle.current().pid())))
+            .setResource(Resource.create(resource(version, node)))
             .addSpanProcessor(new Gatherer())
             .build();
     tracer = provider.get("io.kvtier.daemon");
+  }
+
+  private static Attributes resource(String version, String node) {
+    AttributesBuilder known =
+        Attributes.builder()
+            .put("service.name", "kvtierd")
+            .put("service.version", version)
+            .put("process.pid", ProcessHandle.current().pid());
+    if (!node.isEmpty()) {
+      known.put("service.instance.id", node);
+    }
+    return known.build();
   }
 
   /** Gives the next span the ids that the index chose. */

@@ -552,7 +552,8 @@ final class ClusterSimulation implements AutoCloseable {
                   () -> {},
                   owned,
                   64,
-                  new AtomicInteger()),
+                  new AtomicInteger(),
+                  _ -> {}),
               here,
               served(index),
               TroubleLog.NONE);

@@ -4,9 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
@@ -17,6 +19,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.Arrays;
+import java.util.List;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -111,6 +114,40 @@ abstract class FetchContract extends ServedContract {
     release(Status.OK, first, second, second, 99);
     awaitLeases(0);
     assertEquals("", sender.closed);
+  }
+
+  @Test
+  void tracedRequest_isToldOfEachBlock_andTheNextOneIsNot()
+      throws IOException, ProtocolViolation {
+    greet();
+    write(77);
+    ByteBuffer ids = ByteBuffer.allocate(24).order(ByteOrder.LITTLE_ENDIAN);
+    ids.putLong(1).putLong(2).putLong(3).flip();
+    sender.open().send(frame(FrameType.TRACE, 3).with(ids));
+    fetch(3, BLOCK, 77, 78);
+    fetch(5, BLOCK, 77);
+    long[] leases = {takeBlock(3, 77), 0};
+    none(4, Status.MISS);
+    leases[1] = takeBlock(5, 77);
+    await(() -> served.size() == 2);
+    assertEquals(
+        List.of(Status.OK, Status.MISS), served.stream().map(ServedBlock::status).toList());
+    assertEquals(BLOCK, served.getFirst().bytes());
+    for (ServedBlock one : served) {
+      assertEquals(new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED), one.request());
+      assertTrue(one.startNs() <= one.readyNs() && one.readyNs() <= one.endNs(), one::toString);
+    }
+    release(Status.OK, leases);
+    awaitLeases(0);
+    assertEquals(2, served.size());
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 16, 24, 32})
+  void traceOfAnotherLengthOrOfZeros_endsTheConnection(int bytes) {
+    greet();
+    sender.open().send(frame(FrameType.TRACE, 3).with(ByteBuffer.allocate(bytes)));
+    await(() -> !sender.closed.isEmpty());
   }
 
   @Test

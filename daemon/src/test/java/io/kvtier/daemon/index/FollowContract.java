@@ -4,9 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
@@ -90,6 +92,26 @@ abstract class FollowContract extends FetchContract {
     stop(3);
     await(this::isUnused);
     assertEquals(Status.OK, engine.client.ask(Verb.LOOKUP, KEY));
+  }
+
+  @Test
+  void tracedRequest_isToldWhenTheWholeBlockWasSent() throws IOException, ProtocolViolation {
+    greet();
+    LayerWriter engine = new LayerWriter(index);
+    ByteBuffer ids = ByteBuffer.allocate(24).order(ByteOrder.LITTLE_ENDIAN);
+    sender.open().send(frame(FrameType.TRACE, 3).with(ids.putLong(1).putLong(2).putLong(3).flip()));
+    follow(3, BLOCK);
+    settle(4);
+    assertEquals(List.of(), served);
+    for (int layer = 0; layer < 4; layer++) {
+      engine.write(KEY, layer);
+    }
+    await(() -> sender.frames.stream().anyMatch(one -> one.type() == FrameType.WHOLE));
+    await(() -> served.size() == 1);
+    ServedBlock block = served.getFirst();
+    assertEquals(new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED), block.request());
+    assertEquals(Status.OK, block.status());
+    assertEquals(BLOCK, block.bytes());
   }
 
   @Test

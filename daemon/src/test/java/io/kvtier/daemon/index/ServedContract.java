@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.core.Namespaces;
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.node.IndexSessions;
 import io.kvtier.daemon.node.NodeServer;
 import io.kvtier.daemon.node.SimulatedNetwork;
@@ -110,6 +111,10 @@ abstract class ServedContract {
   }
 
   final Sender sender = new Sender();
+
+  /** The blocks that traced requests have got, or have not. */
+  final List<ServedBlock> served = new ArrayList<>();
+
   final Arena arena = Arena.ofShared();
   Role role = Role.WRITE;
 
@@ -140,7 +145,8 @@ abstract class ServedContract {
                 () -> {},
                 null,
                 8,
-                new AtomicInteger()),
+                new AtomicInteger(),
+                served::add),
             sides.to(),
             new IndexSessions(
                 index.agent(),

@@ -49,7 +49,8 @@ final class PieceSenderTest {
               () -> {},
               null,
               1,
-              new AtomicInteger()),
+              new AtomicInteger(),
+              _ -> {}),
           new NoTransport(),
           index,
           TroubleLog.NONE);

@@ -93,7 +93,7 @@ class TcpTransportTest extends NodeTransportContract {
   @Test
   void bodyOfAnImpossibleLength_closesTheLink() throws IOException {
     ByteBuffer bytes = ByteBuffer.allocate(64).order(ByteOrder.LITTLE_ENDIAN);
-    bytes.putInt(0, 0x324e_564b).putInt(4, 1).putInt(32, 1 << 30);
+    bytes.putInt(0, 0x334e_564b).putInt(4, 1).putInt(32, 1 << 30);
     Side heard = strange(bytes);
     assertTrue(heard.frames.isEmpty());
     assertTrue(heard.closed.contains(reasonOfALongBody()), heard.closed);
@@ -147,7 +147,7 @@ class TcpTransportTest extends NodeTransportContract {
     Answering answering = new Answering(answers, bodyBytes);
     ByteBuffer pings = ByteBuffer.allocate(64 * count).order(ByteOrder.LITTLE_ENDIAN);
     for (int i = 0; i < count; i++) {
-      pings.putInt(64 * i, 0x324e_564b).putInt(64 * i + 4, 10);
+      pings.putInt(64 * i, 0x334e_564b).putInt(64 * i + 4, 10);
     }
     try (TcpTransport to = new TcpTransport(null);
         ServerSocketChannel own = ServerSocketChannel.open()) {
@@ -282,7 +282,7 @@ class TcpTransportTest extends NodeTransportContract {
     static void say(SocketChannel client, int frames) throws IOException {
       ByteBuffer pings = ByteBuffer.allocate(64 * frames).order(ByteOrder.LITTLE_ENDIAN);
       for (int i = 0; i < frames; i++) {
-        pings.putInt(64 * i, 0x324e_564b).putInt(64 * i + 4, 10);
+        pings.putInt(64 * i, 0x334e_564b).putInt(64 * i + 4, 10);
       }
       while (pings.hasRemaining()) {
         var _ = client.write(pings);

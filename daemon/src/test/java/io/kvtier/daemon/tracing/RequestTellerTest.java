@@ -57,7 +57,7 @@ class RequestTellerTest {
       RequestTeller teller =
           new RequestTeller(
               told,
-              new SpanSender(endpoint, "0", lost::addAndGet),
+              new SpanSender(endpoint, "0", "", lost::addAndGet),
               broken -> {
                 throw new AssertionError(broken);
               });

@@ -8,12 +8,13 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
  * The blocks that one reader fetches from one node, over one connection. One FETCH names the blocks
- * of a round that have one namespace, group and length, in their order. One RELEASE names the
+ * of a round that have one namespace, group, length and traced request, in their order. One RELEASE names the
  * leases that end in a round. Each block is answered on its own. Confined to the reader's thread.
  */
 final class FetchLine {
@@ -31,7 +32,8 @@ final class FetchLine {
     /** Whether one FETCH can name both blocks. */
     boolean goesWith(Fetching other) {
       return OneFrame.names(fetch.transfer, other.fetch.transfer)
-          && fetch.transfer.length == other.fetch.transfer.length;
+          && fetch.transfer.length == other.fetch.transfer.length
+          && Objects.equals(fetch.transfer.request, other.fetch.transfer.request);
     }
   }
 
@@ -131,6 +133,10 @@ final class FetchLine {
     for (Fetching one : together) {
       fetches.put(first + blocks.size(), one);
       blocks.add(one.fetch.transfer);
+    }
+    Frame trace = owner.trace(blocks.getFirst(), first);
+    if (trace != null) {
+      now.send(trace);
     }
     now.send(owner.frame(FrameType.FETCH, Status.OK, first).with(Messages.fetchOf(blocks)));
   }

@@ -66,6 +66,10 @@ final class FollowLine {
       nextLookNs = deadlineNs;
     }
     follows.put(id, follow);
+    Frame trace = owner.trace(follow.transfer, id);
+    if (trace != null) {
+      unsent.add(trace);
+    }
     unsent.add(
         owner
             .frame(FrameType.FOLLOW, Status.OK, id)

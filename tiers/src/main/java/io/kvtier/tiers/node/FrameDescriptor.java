@@ -29,8 +29,8 @@ package io.kvtier.tiers.node;
  * and serve on without each other's blocks.
  */
 final class FrameDescriptor {
-  /** The letters KVN2. */
-  static final int MAGIC = 0x324e_564b;
+  /** The letters KVN3. */
+  static final int MAGIC = 0x334e_564b;
 
   static final int MAGIC_OFFSET = 0;
   static final int TYPE_OFFSET = 4;

@@ -89,9 +89,15 @@ public enum FrameType {
   WHOLE(26),
 
   /** Ends a FOLLOW. The status is CORRUPT if the bytes did not match the checksum of WHOLE. */
-  STOP(27);
+  STOP(27),
 
-  private static final FrameType[] BY_CODE = new FrameType[28];
+  /**
+   * The traced request that waits for the blocks of the FETCH or FOLLOW with this number, which
+   * comes next.
+   */
+  TRACE(28);
+
+  private static final FrameType[] BY_CODE = new FrameType[29];
 
   static {
     for (FrameType type : values()) {

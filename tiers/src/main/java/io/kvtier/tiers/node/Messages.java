@@ -1,5 +1,6 @@
 package io.kvtier.tiers.node;
 
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.transfer.Transfer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -17,6 +18,7 @@ public final class Messages {
   public static final int FETCHED_MAX = 64;
 
   private static final int TEXT_BYTES_MAX = 1024;
+  private static final int TRACE_BYTES = 3 * Long.BYTES;
   private static final int KEY_BYTES_MAX = 32;
 
   private Messages() {}
@@ -392,6 +394,30 @@ public final class Messages {
       names.put(one.key, 0, one.keyBytes);
     }
     return keys(first, blocks.size(), first.length, names.flip()).body();
+  }
+
+  /** The body of a TRACE. */
+  static ByteBuffer traceOf(TraceContext request) {
+    return little(TRACE_BYTES)
+        .putLong(request.traceHigh())
+        .putLong(request.traceLow())
+        .putLong(request.spanId())
+        .flip();
+  }
+
+  /** Reads the body of a TRACE. */
+  public static TraceContext trace(ByteBuffer body) throws FrameException {
+    if (body.remaining() != TRACE_BYTES) {
+      throw new FrameException(
+          "a TRACE has " + body.remaining() + " bytes, expected " + TRACE_BYTES);
+    }
+    long high = body.getLong();
+    long low = body.getLong();
+    long span = body.getLong();
+    if ((high | low) == 0 || span == 0) {
+      throw new FrameException("a TRACE has ids of zeros");
+    }
+    return new TraceContext(high, low, span, TraceContext.FLAG_SAMPLED);
   }
 
   /** The body of a RELEASE. */

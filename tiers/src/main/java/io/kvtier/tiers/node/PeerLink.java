@@ -1,6 +1,8 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
+import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -286,6 +288,14 @@ final class PeerLink implements NodeLink.Listener {
       return;
     }
     fetches.endRound(now);
+  }
+
+  /** The frame that comes before a FETCH or FOLLOW of blocks that a traced request waits for. */
+  @Nullable Frame trace(Transfer block, long id) {
+    TraceContext request = block.request;
+    return request == null
+        ? null
+        : frame(FrameType.TRACE, Status.OK, id).with(Messages.traceOf(request));
   }
 
   Frame frame(FrameType type, Status status, long id) {

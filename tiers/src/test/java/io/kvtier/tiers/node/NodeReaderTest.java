@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
@@ -295,6 +296,29 @@ final class NodeReaderTest {
     }
     assertFalse(a.isSent(FrameType.FETCH));
     assertTrue(all.stream().allMatch(one -> one.status == Status.OK));
+  }
+
+  @Test
+  void fetches_ofATracedRequest_areAFrameOfTheirOwn_andFollowItsTrace() throws FrameException {
+    TraceContext request = new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED);
+    know(0, Frame.IN_MEMORY, Frame.ABSENT);
+    know(1, Frame.IN_MEMORY, Frame.ABSENT);
+    know(2, Frame.IN_MEMORY, Frame.ABSENT);
+    for (int key = 0; key < 3; key++) {
+      Transfer transfer = DirectoryReader.block(key);
+      transfer.slab = Arena.ofAuto().allocate(LENGTH);
+      transfer.length = LENGTH;
+      transfer.request = key == 1 ? null : request;
+      assertTrue(tier.pipeline().offer(transfer));
+    }
+    var _ = reader.doWork();
+    Frame trace = a.take(FrameType.TRACE);
+    Frame traced = a.take(FrameType.FETCH);
+    assertEquals(trace.id(), traced.id());
+    assertEquals(request, Messages.trace(trace.body()));
+    assertEquals(2, named(traced));
+    assertEquals(1, named(a.take(FrameType.FETCH)));
+    assertFalse(a.isSent(FrameType.TRACE));
   }
 
   @Test

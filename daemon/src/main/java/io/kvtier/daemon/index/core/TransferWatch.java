@@ -11,6 +11,9 @@ public interface TransferWatch {
   /** Whether a request that is traced, or has an id, may wait for a transfer. */
   boolean isInterested();
 
+  /** A read from a source begins: its {@link Transfer#request} is set. */
+  void fetching(Transfer transfer);
+
   /**
    * A transfer is over. It was handed over at {@link Transfer#offeredNs}.
    *

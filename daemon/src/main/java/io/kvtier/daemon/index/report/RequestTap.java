@@ -8,6 +8,7 @@ import io.kvtier.daemon.index.session.OperationPool;
 import io.kvtier.daemon.index.session.Request;
 import io.kvtier.daemon.index.session.RequestOrigin;
 import io.kvtier.daemon.index.session.RequestWatch;
+import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.session.WaiterTable;
 import io.kvtier.protocol.Counted;
 import io.kvtier.protocol.ProtocolViolation;
@@ -27,6 +28,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -34,7 +36,8 @@ import org.jspecify.annotations.Nullable;
  * Reports requests that have an id: their failures and, if they are traced, the duration of the
  * requests and of their transfers. The reports go through a bounded queue to the thread that writes
  * lines and sends spans; reports that find no room are counted. Nothing is allocated for a request
- * without an id. Confined to the index, except for the queue and {@link #refusedOutside}.
+ * without an id. Confined to the index, except for the queue, {@link #refusedOutside} and {@link
+ * #served}.
  */
 public final class RequestTap implements RequestWatch, TransferWatch {
   private static final int QUEUE = 1 << 13;
@@ -340,6 +343,52 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   @Override
   public boolean isInterested() {
     return named > 0 || !written.isEmpty();
+  }
+
+  @Override
+  public void fetching(Transfer transfer) {
+    transfer.request = null;
+    WaiterTable table = waiters;
+    OperationPool all = operations;
+    if (!isTracing || named == 0 || table == null || all == null) {
+      return;
+    }
+    for (int waiter = table.first(transfer.block);
+        waiter != WaiterTable.NONE && transfer.request == null;
+        waiter = table.next(waiter, transfer.block)) {
+      RequestOrigin origin = all.at(table.operation(waiter)).origin;
+      if (origin.isTraced) {
+        transfer.request =
+            new TraceContext(
+                origin.traceHigh, origin.traceLow, origin.spanId, TraceContext.FLAG_SAMPLED);
+      }
+    }
+  }
+
+  /** Reports a block that another node wanted; from any thread. */
+  public void served(ServedBlock block) {
+    if (isTracing) {
+      TraceContext request = block.request();
+      boolean isOk = block.status() == Status.OK;
+      tell(
+          new RequestTold.Span(
+              new RequestTold.SpanIds(
+                  request.traceHigh(),
+                  request.traceLow(),
+                  ThreadLocalRandom.current().nextLong(1, Long.MAX_VALUE),
+                  request.spanId()),
+              "node.send",
+              true,
+              new RequestTold.SpanWork(
+                  "",
+                  1,
+                  isOk ? 1 : 0,
+                  isOk ? block.bytes() : 0,
+                  Math.max(0, block.readyNs() - block.startNs())),
+              block.status(),
+              block.startNs(),
+              block.endNs()));
+    }
   }
 
   @Override

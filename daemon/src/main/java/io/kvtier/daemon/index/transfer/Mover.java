@@ -80,7 +80,7 @@ public final class Mover {
     pool = new TransferPool(transfers, core, first, top.slabs());
     departures = new Departures(core, first);
     below = new LowerMoves(pool, stack, lower, departures);
-    outside = new SourceMoves(pool, core.directory(), tenants, sources, objects, departures);
+    outside = new SourceMoves(pool, core.directory(), tenants, sources, objects, departures, watch);
     RelayBuffers buffers = new RelayBuffers(objects == null ? 0 : objects.spillBytes());
     relays = new Relays(pool, stack, lower, below, outside, buffers);
   }

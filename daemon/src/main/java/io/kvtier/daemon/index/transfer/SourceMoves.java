@@ -2,6 +2,7 @@ package io.kvtier.daemon.index.transfer;
 
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.core.TransferWatch;
 import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.source.Sources;
 import io.kvtier.protocol.Status;
@@ -22,6 +23,7 @@ public final class SourceMoves {
   private final Sources sources;
   private final @Nullable ObjectParts objects;
   private final Departures departures;
+  private final TransferWatch watch;
   private final int objectDepth;
   private final int objectSource;
   private final int[][] inFlightOf;
@@ -36,6 +38,7 @@ public final class SourceMoves {
    * Nothing is under way.
    *
    * @param objects null when there is no object tier; else it is the last source
+   * @param watch knows the requests that wait for reads
    */
   SourceMoves(
       TransferPool pool,
@@ -43,7 +46,9 @@ public final class SourceMoves {
       Tenants tenants,
       Sources sources,
       @Nullable ObjectParts objects,
-      Departures departures) {
+      Departures departures,
+      TransferWatch watch) {
+    this.watch = watch;
     this.pool = pool;
     this.directory = directory;
     this.tenants = tenants;
@@ -83,6 +88,7 @@ public final class SourceMoves {
     Transfer transfer =
         pool.takeFirst(block, Transfer.Kind.LOAD, priority, TransferPool.Purpose.PLAIN);
     pool.setFrom(transfer, TransferPool.OUTSIDE - source);
+    watch.fetching(transfer);
     return start(transfer, source);
   }
 
