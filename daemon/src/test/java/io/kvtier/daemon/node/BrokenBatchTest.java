@@ -12,8 +12,8 @@ import io.kvtier.tiers.node.NodeHints;
 import io.kvtier.tiers.node.NodeLink;
 import io.kvtier.tiers.node.NodeReader;
 import io.kvtier.tiers.node.NodeTier;
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.ObjectKey;
-import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Checksums;
 import io.kvtier.tiers.transfer.Transfer;
@@ -161,9 +161,7 @@ class BrokenBatchTest {
     List<Transfer> all = new ArrayList<>();
     for (int key = 0; key < count; key++) {
       Transfer one = block(key);
-      String name =
-          ObjectNames.ofBlock(
-              one.namespaceHigh, one.namespaceLow, one.key, one.keyBytes, one.group);
+      BlockKey name = BlockKey.of(one);
       assertTrue(hints.probe(ObjectKey.of(one), name, null));
       one.slab = filled(OLD);
       one.length = LONG_BYTES;

@@ -1,6 +1,7 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.protocol.TraceContext;
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.transfer.Transfer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -121,13 +122,18 @@ public final class Messages {
     }
 
     private ByteBuffer put(ByteBuffer out) {
-      return out.putLong(high)
+      putHead(out, high, low, group, keyBytes, count, blockBytes);
+      return out.put(keys.duplicate());
+    }
+
+    private static void putHead(
+        ByteBuffer out, long high, long low, int group, int keyBytes, int count, int blockBytes) {
+      out.putLong(high)
           .putLong(low)
           .putInt(group)
           .putInt(keyBytes)
           .putInt(count)
-          .putInt(blockBytes)
-          .put(keys.duplicate());
+          .putInt(blockBytes);
     }
   }
 
@@ -447,12 +453,14 @@ public final class Messages {
 
   /** The body of an ASK, of questions that go together. */
   static ByteBuffer keysOf(List<Question> questions) {
-    Transfer first = questions.getFirst().block;
-    ByteBuffer names = ByteBuffer.allocate(questions.size() * first.keyBytes);
-    for (Question one : questions) {
-      names.put(one.block.key, 0, one.block.keyBytes);
-    }
-    return keys(first, questions.size(), 0, names.flip()).body();
+    BlockKey first = questions.getFirst().name;
+    int keyBytes = first.key().length;
+    int count = questions.size();
+    ByteBuffer out = little(Keys.HEAD_BYTES + count * keyBytes);
+    Keys.putHead(
+        out, first.namespaceHigh(), first.namespaceLow(), first.group(), keyBytes, count, 0);
+    questions.forEach(one -> one.name.putKey(out));
+    return out.flip();
   }
 
   private static Keys keys(Transfer block, int count, int blockBytes, ByteBuffer names) {

@@ -4,11 +4,10 @@ import com.github.benmanes.caffeine.cache.Cache;
 import com.github.benmanes.caffeine.cache.Caffeine;
 import com.github.benmanes.caffeine.cache.Expiry;
 import com.github.benmanes.caffeine.cache.Ticker;
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.KnownBlocks;
 import io.kvtier.tiers.object.ObjectKey;
-import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
-import io.kvtier.tiers.transfer.Transfer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -126,7 +125,7 @@ public class NodeHints implements KnownBlocks {
   }
 
   @Override
-  public boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound) {
+  public boolean probe(ObjectKey key, BlockKey name, @Nullable Consumer<Presence> whenFound) {
     Presence presence = lookup(key);
     if (presence != Presence.UNKNOWN) {
       if (whenFound != null) {
@@ -134,17 +133,13 @@ public class NodeHints implements KnownBlocks {
       }
       return true;
     }
-    Transfer block = new Transfer(0);
-    if (!ObjectNames.readBlock(name, block)) {
-      throw new IllegalArgumentException("'" + name + "' is no name of a block");
-    }
     synchronized (open) {
       Question question = open.get(key);
       if (question == null) {
         if (open.size() >= QUESTIONS_MAX) {
           return false;
         }
-        question = new Question(key, block, sequence);
+        question = new Question(key, name, sequence);
         open.put(key, question);
         collected.add(question);
       }

@@ -1,8 +1,8 @@
 package io.kvtier.tiers.node;
 
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.PresenceCache.Presence;
-import io.kvtier.tiers.transfer.Transfer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
@@ -17,8 +17,7 @@ final class Question {
   /** The lookup whose blocks follow one another; {@link #ALONE}: the block is asked for alone. */
   final long sequence;
 
-  /** The names of the block: namespace, group and key. */
-  final Transfer block;
+  final BlockKey name;
 
   /** The callers that wait for the answer; guarded by {@link NodeHints}. */
   final List<Consumer<Presence>> waiting = new ArrayList<>(1);
@@ -32,14 +31,14 @@ final class Question {
   boolean isAnswered;
   boolean isTold;
 
-  Question(ObjectKey key, Transfer block, long sequence) {
+  Question(ObjectKey key, BlockKey name, long sequence) {
     this.key = key;
     this.sequence = sequence;
-    this.block = block;
+    this.name = name;
   }
 
   /** Whether one frame can ask for both blocks. */
   boolean goesWith(Question other) {
-    return OneFrame.names(block, other.block);
+    return name.goesWith(other.name);
   }
 }

@@ -25,11 +25,10 @@ public interface KnownBlocks {
    * Asks in the background whether the source has a block, unless the answer is known or under way.
    * The answer is UNKNOWN if the source does not answer in time.
    *
-   * @param name of the block's object, as {@link ObjectNames#ofBlock} makes it
    * @param whenFound called on any thread; at once if the answer is known
    * @return false if too many questions wait: there will be no answer
    */
-  boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound);
+  boolean probe(ObjectKey key, BlockKey name, @Nullable Consumer<Presence> whenFound);
 
   /** The next questions are for blocks that follow one another in a sequence, in its order. */
   default void beginSequence() {}

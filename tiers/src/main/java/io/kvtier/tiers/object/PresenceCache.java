@@ -14,6 +14,7 @@ import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -254,7 +255,11 @@ public final class PresenceCache implements KnownBlocks {
    * @return false if too many questions wait: there will be no answer
    */
   @Override
-  public boolean probe(ObjectKey key, String name, @Nullable Consumer<Presence> whenFound) {
+  public boolean probe(ObjectKey key, BlockKey name, @Nullable Consumer<Presence> whenFound) {
+    return probe(key, name::ofObject, whenFound);
+  }
+
+  boolean probe(ObjectKey key, Supplier<String> name, @Nullable Consumer<Presence> whenFound) {
     Presence presence = lookup(key);
     if (presence != Presence.UNKNOWN) {
       if (whenFound != null) {
@@ -270,7 +275,7 @@ public final class PresenceCache implements KnownBlocks {
         if (probing.size() - underWay >= waitingMax) {
           return false;
         }
-        probe = new Probe(name);
+        probe = new Probe(name.get());
         probing.put(key, probe);
       }
       if (whenFound != null) {

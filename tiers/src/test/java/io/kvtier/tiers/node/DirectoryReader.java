@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.directory.HolderTable;
 import io.kvtier.tiers.directory.NodeDirectory;
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.ObjectKey;
-import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.nio.ByteBuffer;
@@ -92,9 +92,7 @@ final class DirectoryReader implements AutoCloseable {
   /** A lookup asks for a block. */
   void probe(int key) {
     Transfer block = block(key);
-    String name =
-        ObjectNames.ofBlock(
-            block.namespaceHigh, block.namespaceLow, block.key, block.keyBytes, block.group);
+    BlockKey name = BlockKey.of(block);
     assertTrue(hints.probe(key(key), name, null));
   }
 

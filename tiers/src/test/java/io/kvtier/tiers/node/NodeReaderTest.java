@@ -10,8 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.TraceContext;
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.ObjectKey;
-import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
@@ -67,9 +67,7 @@ final class NodeReaderTest {
 
   private void know(int key, byte atA, byte atB) throws FrameException {
     Transfer block = DirectoryReader.block(key);
-    String name =
-        ObjectNames.ofBlock(
-            block.namespaceHigh, block.namespaceLow, block.key, block.keyBytes, block.group);
+    BlockKey name = BlockKey.of(block);
     assertTrue(hints.probe(ObjectKey.of(block), name, null));
     hints.endRound();
     var _ = reader.doWork();
@@ -574,9 +572,7 @@ final class NodeReaderTest {
       second.links.get(i).welcome();
     }
     Transfer named = DirectoryReader.block(1);
-    String name =
-        ObjectNames.ofBlock(
-            named.namespaceHigh, named.namespaceLow, named.key, named.keyBytes, named.group);
+    BlockKey name = BlockKey.of(named);
     assertTrue(common.probe(ObjectKey.of(named), name, null));
     common.endRound();
     var _ = two.readers().get(0).doWork();

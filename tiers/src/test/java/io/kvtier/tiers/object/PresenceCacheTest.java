@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.function.Supplier;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -46,11 +47,15 @@ final class PresenceCacheTest {
     return ObjectKey.of(1, 2, key, 32, 0);
   }
 
+  private static Supplier<String> nameOf(int number) {
+    return () -> "k" + number;
+  }
+
   /** Probes keys; returns how many probes were taken. */
   private static int probe(PresenceCache cache, int from, int to) {
     int taken = 0;
     for (int i = from; i < to; i++) {
-      taken += cache.probe(key(i), "k" + i, null) ? 1 : 0;
+      taken += cache.probe(key(i), nameOf(i), null) ? 1 : 0;
     }
     return taken;
   }
@@ -110,8 +115,8 @@ final class PresenceCacheTest {
     List<String> told = new ArrayList<>();
     for (int i = 0; i < 3; i++) {
       int number = i;
-      assertTrue(cache.probe(key(i), "k" + i, found -> told.add(number + " " + found)));
-      assertTrue(cache.probe(key(i), "k" + i, found -> told.add(number + " too " + found)));
+      assertTrue(cache.probe(key(i), nameOf(i), found -> told.add(number + " " + found)));
+      assertTrue(cache.probe(key(i), nameOf(i), found -> told.add(number + " too " + found)));
     }
     assertEquals(List.of("0 ABSENT", "0 too ABSENT"), told);
     while (!store.asked.isEmpty()) {
@@ -133,11 +138,11 @@ final class PresenceCacheTest {
   void probe_storeFails_isUnknownAndCanBeProbedAgain() {
     PresenceCache cache = cache(1 << 20, 2);
     List<Presence> told = new ArrayList<>();
-    cache.probe(key(1), "k1", told::add);
+    cache.probe(key(1), () -> "k1", told::add);
     store.next().call().end(new StoreResult.Unavailable("down"));
     assertEquals(List.of(Presence.UNKNOWN), told);
     assertEquals(Presence.UNKNOWN, cache.lookup(key(1)));
-    cache.probe(key(1), "k1", null);
+    cache.probe(key(1), () -> "k1", null);
     assertEquals(1, store.asked.size());
   }
 
@@ -148,10 +153,10 @@ final class PresenceCacheTest {
     cache.heard(new StoreResult.Unavailable("no route"));
     cache.heard(new StoreResult.Unavailable("no route"));
     assertEquals("", cache.trouble());
-    cache.probe(key(1), "k1", null);
+    cache.probe(key(1), () -> "k1", null);
     store.next().call().end(new StoreResult.Unavailable("down"));
     assertEquals("down", cache.trouble());
-    cache.probe(key(2), "k2", null);
+    cache.probe(key(2), () -> "k2", null);
     store.next().call().end(new StoreResult.Absent());
     assertEquals("", cache.trouble());
     cache.heard(new StoreResult.Unavailable("no route"));
@@ -176,10 +181,10 @@ final class PresenceCacheTest {
   void probe_ofAStoreThatDoesNotAnswer_promisesNothing_butAsks() {
     PresenceCache cache = cache(1 << 20, 2);
     for (int i = 0; i < 3; i++) {
-      assertTrue(cache.probe(key(i), "k" + i, null));
+      assertTrue(cache.probe(key(i), nameOf(i), null));
       store.next().call().end(new StoreResult.Unavailable("down"));
     }
-    assertTrue(cache.probe(key(3), "k3", null), "it is asked all the same");
+    assertTrue(cache.probe(key(3), () -> "k3", null), "it is asked all the same");
     assertTrue(cache.isSilent());
     store.next().call().end(new StoreResult.Absent());
     assertFalse(cache.isSilent());

@@ -4,9 +4,9 @@ import io.kvtier.daemon.index.core.ClassQueues;
 import io.kvtier.daemon.index.core.Directory;
 import io.kvtier.daemon.index.core.Namespaces;
 import io.kvtier.protocol.Protocol;
+import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.KnownBlocks;
 import io.kvtier.tiers.object.ObjectKey;
-import io.kvtier.tiers.object.ObjectNames;
 import io.kvtier.tiers.object.PresenceCache.Presence;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -241,10 +241,11 @@ public final class ObjectProbes {
       @Nullable Search search,
       long place) {
     int tenant = namespace.tenant();
+    BlockKey name = BlockKey.of(namespace.high(), namespace.low(), key, keyBytes, group);
     boolean isTaken =
         presence.probe(
-            ObjectKey.of(namespace.high(), namespace.low(), key, keyBytes, group),
-            ObjectNames.ofBlock(namespace.high(), namespace.low(), key, keyBytes, group),
+            name.objectKey(),
+            name,
             found -> {
               answers.add(new Answer(search, place, tenant, found));
               bell.run();
