@@ -4,6 +4,7 @@ import io.kvtier.daemon.config.KvtierdConfig.MembersConfig;
 import io.kvtier.daemon.config.KvtierdConfig.NodeSecurity;
 import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.daemon.member.Discovery;
+import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.node.NodeAddress;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -11,6 +12,8 @@ import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.UnknownHostException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -19,8 +22,12 @@ final class NodeChecks {
   private static final String CHECK = "nodes";
   private static final int CONNECT_MS = 2000;
 
+  /** The largest send buffer that a process can ask for, bytes. */
+  private static final Path SEND_BUFFER_MAX = Path.of("/proc/sys/net/core/wmem_max");
+
   private final NodesConfig config;
   private final boolean isRunning;
+  private final Path sendBufferMax;
 
   /**
    * Checks for one configuration.
@@ -28,8 +35,14 @@ final class NodeChecks {
    * @param isRunning whether a daemon with it runs, and so has the port
    */
   NodeChecks(NodesConfig config, boolean isRunning) {
+    this(config, isRunning, SEND_BUFFER_MAX);
+  }
+
+  /** Checks with a file that has the kernel's limit of send buffers. */
+  NodeChecks(NodesConfig config, boolean isRunning, Path sendBufferMax) {
     this.config = config;
     this.isRunning = isRunning;
+    this.sendBufferMax = sendBufferMax;
   }
 
   List<Finding> findings() {
@@ -48,6 +61,7 @@ final class NodeChecks {
                   + " blocks",
               "set nodes.security to tls_and_tokens, unless all machines in the network may"));
     }
+    addSendBuffer(findings);
     NodeAddress listen = config.listen();
     if (listen != null && !isRunning) {
       findings.add(port(listen, "nodes.listen"));
@@ -61,6 +75,33 @@ final class NodeChecks {
       findings.addAll(members(members.discovery()));
     }
     return findings;
+  }
+
+  /** Says so if the kernel gives connections a smaller send buffer than is configured. */
+  private void addSendBuffer(List<Finding> findings) {
+    long most;
+    try {
+      most = Long.parseLong(Files.readString(sendBufferMax).strip());
+    } catch (IOException | NumberFormatException e) {
+      return; // in a container the limit may not be shown
+    }
+    int wanted = config.sendBufferBytes();
+    if (wanted <= most) {
+      return;
+    }
+    String what =
+        "the kernel limits nodes.send_buffer, "
+            + ByteSize.words(wanted)
+            + ", to "
+            + ByteSize.words(most)
+            + " (net.core.wmem_max)";
+    findings.add(
+        wanted / 2 <= most
+            ? Finding.pass(CHECK, what + ", which hardly matters")
+            : Finding.warn(
+                CHECK,
+                what,
+                "run 'sysctl -w net.core.wmem_max=" + wanted + "', or set nodes.send_buffer to 0"));
   }
 
   private static List<Finding> members(Discovery discovery) {

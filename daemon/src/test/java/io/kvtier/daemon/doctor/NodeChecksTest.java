@@ -13,13 +13,26 @@ import io.kvtier.tiers.node.NodeAddress;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 class NodeChecksTest {
   private static NodesConfig config(
       @Nullable NodeAddress listen, NodeSecurity security, NodeAddress... peers) {
+    return config(1, listen, security, peers);
+  }
+
+  private static NodesConfig config(
+      int sendBufferBytes,
+      @Nullable NodeAddress listen,
+      NodeSecurity security,
+      NodeAddress... peers) {
     return new NodesConfig(
         "",
         listen,
@@ -33,7 +46,7 @@ class NodeChecksTest {
         1,
         1,
         1,
-        1,
+        sendBufferBytes,
         NodeDirectoryUse.OFF,
         1,
         0.5,
@@ -48,6 +61,33 @@ class NodeChecksTest {
   void withoutNodes_nothingIsChecked() {
     List<Finding> found = findings(config(null, NodeSecurity.TLS_AND_TOKENS));
     assertEquals(List.of(Finding.Level.PASS), found.stream().map(Finding::level).toList());
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "262144, ''",
+    "131072, PASS",
+    "131071, WARN",
+    "many, ''",
+  })
+  void sendBuffer_thatTheKernelLimits_isTold(String most, String expected, @TempDir Path folder)
+      throws IOException {
+    Path limit = Files.writeString(folder.resolve("wmem_max"), most + "\n");
+    NodesConfig config =
+        config(262_144, null, NodeSecurity.TLS_AND_TOKENS, new NodeAddress("127.0.0.1", 1));
+    List<Finding> told =
+        new NodeChecks(config, true, limit)
+            .findings().stream().filter(one -> one.toString().contains("send_buffer")).toList();
+    assertEquals(
+        expected.isEmpty() ? List.of() : List.of(Finding.Level.valueOf(expected)),
+        told.stream().map(Finding::level).toList());
+  }
+
+  @Test
+  void sendBuffer_limitThatIsNotShown_isNotTold(@TempDir Path folder) {
+    NodesConfig config =
+        config(262_144, null, NodeSecurity.TLS_AND_TOKENS, new NodeAddress("127.0.0.1", 1));
+    assertEquals(1, new NodeChecks(config, true, folder.resolve("none")).findings().size());
   }
 
   @Test
@@ -83,7 +123,7 @@ class NodeChecksTest {
         1,
         1,
         1,
-        1,
+        sendBufferBytes,
         NodeDirectoryUse.OFF,
         1,
         0.5,
