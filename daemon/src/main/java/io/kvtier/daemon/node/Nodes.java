@@ -226,7 +226,7 @@ public final class Nodes implements AutoCloseable {
   public List<BlockSource.Opener> openers() {
     return !config.readsOthers()
         ? List.of()
-        : List.of(OuterBlocks.opener(tier, bell), ExpectedBlocks.opener(tier));
+        : List.of(OuterBlocks.opener(tier, roundBell), ExpectedBlocks.opener(tier));
   }
 
   /**
