@@ -96,6 +96,9 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   private int storedTiers;
   private int named;
 
+  /** The request that is being handled, if it is traced: reads can begin before it waits. */
+  private @Nullable RequestOrigin handling;
+
   /**
    * A tap.
    *
@@ -147,6 +150,7 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   public void arrived(Request request, MemorySegment segment, long context, long nowNs)
       throws ProtocolViolation {
     RequestOrigin origin = request.origin;
+    handling = null;
     if (context != 0) {
       origin.read(segment, context, isTracing, nowNs);
       if (origin.isTraced) {
@@ -163,6 +167,12 @@ public final class RequestTap implements RequestWatch, TransferWatch {
         origin.isTraced = true;
       }
     }
+    handling = origin.isTraced ? origin : null;
+  }
+
+  @Override
+  public void handled() {
+    handling = null;
   }
 
   @Override
@@ -347,22 +357,30 @@ public final class RequestTap implements RequestWatch, TransferWatch {
 
   @Override
   public void fetching(Transfer transfer) {
-    transfer.request = null;
+    RequestOrigin origin = handling == null ? waiting(transfer.block) : handling;
+    transfer.request =
+        origin == null
+            ? null
+            : new TraceContext(
+                origin.traceHigh, origin.traceLow, origin.spanId, TraceContext.FLAG_SAMPLED);
+  }
+
+  /** A traced request that waits for a block; null if there is none. */
+  private @Nullable RequestOrigin waiting(int block) {
     WaiterTable table = waiters;
     OperationPool all = operations;
     if (!isTracing || named == 0 || table == null || all == null) {
-      return;
+      return null;
     }
-    for (int waiter = table.first(transfer.block);
-        waiter != WaiterTable.NONE && transfer.request == null;
-        waiter = table.next(waiter, transfer.block)) {
+    for (int waiter = table.first(block);
+        waiter != WaiterTable.NONE;
+        waiter = table.next(waiter, block)) {
       RequestOrigin origin = all.at(table.operation(waiter)).origin;
       if (origin.isTraced) {
-        transfer.request =
-            new TraceContext(
-                origin.traceHigh, origin.traceLow, origin.spanId, TraceContext.FLAG_SAMPLED);
+        return origin;
       }
     }
+    return null;
   }
 
   /** Reports a block that another node wanted; from any thread. */

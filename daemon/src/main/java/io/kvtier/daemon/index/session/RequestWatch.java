@@ -17,6 +17,9 @@ public interface RequestWatch {
   void arrived(Request request, MemorySegment segment, long context, long nowNs)
       throws ProtocolViolation;
 
+  /** What a request does at once has been done: what begins from here on is not its doing. */
+  void handled();
+
   /** A request is refused as a whole. */
   void refused(Request request, Status status, String why);
 

@@ -224,6 +224,7 @@ public final class RequestAdapter {
     if (!request.isOperation) {
       requests.answered(request);
     }
+    requests.handled();
     return true;
   }
 
