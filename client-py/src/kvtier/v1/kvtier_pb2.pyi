@@ -237,18 +237,20 @@ class NodeHold(_message.Message):
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., is_self: bool = ..., run: _Optional[int] = ..., memory_run: _Optional[int] = ..., estimated_load_ns: _Optional[int] = ...) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ("keys", "operation_id", "leading_run", "no_wait", "priority")
+    __slots__ = ("keys", "operation_id", "leading_run", "no_wait", "priority", "expected_from")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     LEADING_RUN_FIELD_NUMBER: _ClassVar[int]
     NO_WAIT_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FROM_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     operation_id: int
     leading_run: bool
     no_wait: bool
     priority: Priority
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., operation_id: _Optional[int] = ..., leading_run: bool = ..., no_wait: bool = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
+    expected_from: str
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., operation_id: _Optional[int] = ..., leading_run: bool = ..., no_wait: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., expected_from: _Optional[str] = ...) -> None: ...
 
 class GetResponse(_message.Message):
     __slots__ = ("refusal", "block", "status", "tier", "offset", "data", "crc32c", "last")

@@ -136,10 +136,7 @@ final class ExpectedBlocksTest {
   }
 
   private static KvtierClient local(TestDaemon daemon) {
-    return KvtierClient.builder()
-        .socket(daemon.socket())
-        .timeout(Duration.ofSeconds(30))
-        .build();
+    return KvtierClient.builder().socket(daemon.socket()).timeout(Duration.ofSeconds(30)).build();
   }
 
   private static KvtierClient prefill() {
@@ -168,7 +165,8 @@ final class ExpectedBlocksTest {
         Arena arena = Arena.ofShared()) {
       Keys keys = keys(0, COUNT);
       List<MemorySegment> into = empty(arena, COUNT, BLOCK_BYTES);
-      CompletableFuture<BatchResult> get = namespace(decode, "get-" + way).get(keys, into, EXPECTING);
+      CompletableFuture<BatchResult> get =
+          namespace(decode, "get-" + way).get(keys, into, EXPECTING);
       await(() -> Objects.requireNonNull(prefill.counters().get("followed")) > 0);
       assertFalse(get.isDone());
       BatchResult put =

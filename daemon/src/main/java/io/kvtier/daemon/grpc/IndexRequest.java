@@ -77,12 +77,7 @@ final class IndexRequest {
    *     are nowhere yet; empty for none
    */
   static IndexRequest acquire(
-      KeyBatch keys,
-      int flags,
-      int priority,
-      long deadlineNs,
-      long leaseNs,
-      String expectedFrom) {
+      KeyBatch keys, int flags, int priority, long deadlineNs, long leaseNs, String expectedFrom) {
     boolean isExpecting = !expectedFrom.isEmpty();
     int allFlags = flags | (isExpecting ? RequestDescriptor.FLAG_EXPECTED : 0);
     IndexRequest request = ofKeys(Verb.ACQUIRE, keys, allFlags, priority, deadlineNs);

@@ -58,7 +58,6 @@ public final class Nodes implements AutoCloseable {
   private final NodesConfig config;
   private final Callers callers;
   private final Counters counters;
-  private final Runnable bell;
   private final RoundBell roundBell;
   private final String name;
   private final SecureRandom random = new SecureRandom();
@@ -96,7 +95,6 @@ public final class Nodes implements AutoCloseable {
     this.config = config;
     this.callers = callers;
     this.counters = counters;
-    this.bell = bell;
     roundBell = new RoundBell(bell, System::nanoTime);
     name = nameOf(config);
     Supplier<SSLContext> context = context(config, tls);

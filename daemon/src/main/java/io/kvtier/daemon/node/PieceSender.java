@@ -279,12 +279,7 @@ final class PieceSender {
     if (request != null) {
       server.served(
           new ServedBlock(
-              request,
-              status,
-              followed.length,
-              followed.sinceNs,
-              followed.newsNs,
-              server.nowNs()));
+              request, status, followed.length, followed.sinceNs, followed.newsNs, server.nowNs()));
     }
   }
 

@@ -123,7 +123,7 @@ class NodeChecksTest {
         1,
         1,
         1,
-        sendBufferBytes,
+        1,
         NodeDirectoryUse.OFF,
         1,
         0.5,

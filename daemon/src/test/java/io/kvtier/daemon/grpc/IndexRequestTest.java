@@ -51,14 +51,14 @@ final class IndexRequestTest {
 
   @Test
   void acquire_ofExpectedBlocks_namesTheirNode() {
-    KeyBatch keys = new KeyBatch(5, 0, List.of(ByteString.copyFrom(new byte[8])), 8, ByteString.EMPTY, 0);
+    KeyBatch keys =
+        new KeyBatch(5, 0, List.of(ByteString.copyFrom(new byte[8])), 8, ByteString.EMPTY, 0);
 
     MemorySegment expecting = written(IndexRequest.acquire(keys, 0, 0, 1, 2, "node-1"));
     MemorySegment other = written(IndexRequest.acquire(keys, 0, 0, 1, 2, ""));
 
     assertEquals(
-        RequestDescriptor.FLAG_EXPECTED,
-        Words.getShort(expecting, RequestDescriptor.FLAGS_OFFSET));
+        RequestDescriptor.FLAG_EXPECTED, Words.getShort(expecting, RequestDescriptor.FLAGS_OFFSET));
     assertEquals(
         Records.numberOfNode("node-1"), Words.getInt(expecting, RequestDescriptor.SHARD_OFFSET));
     assertEquals(0, Words.getShort(other, RequestDescriptor.FLAGS_OFFSET));

@@ -117,8 +117,7 @@ abstract class FetchContract extends ServedContract {
   }
 
   @Test
-  void tracedRequest_isToldOfEachBlock_andTheNextOneIsNot()
-      throws IOException, ProtocolViolation {
+  void tracedRequest_isToldOfEachBlock_andTheNextOneIsNot() throws IOException, ProtocolViolation {
     greet();
     write(77);
     ByteBuffer ids = ByteBuffer.allocate(24).order(ByteOrder.LITTLE_ENDIAN);

@@ -88,8 +88,7 @@ class BrokenBatchTest {
     /** Sends the bytes of the i-th block of the batch. */
     void deliver(int i, MemorySegment bytes) {
       Frame block = answer(FrameType.BLOCK, firstId + i);
-      link().send(
-          block.with((int) bytes.byteSize(), Checksums.of(bytes), 1 + i), bytes, () -> {});
+      link().send(block.with((int) bytes.byteSize(), Checksums.of(bytes), 1 + i), bytes, () -> {});
     }
 
     private static Frame answer(FrameType type, long id) {

@@ -14,8 +14,9 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The blocks that one reader fetches from one node, over one connection. One FETCH names the blocks
- * of a round that have one namespace, group, length and traced request, in their order. One RELEASE names the
- * leases that end in a round. Each block is answered on its own. Confined to the reader's thread.
+ * of a round that have one namespace, group, length and traced request, in their order. One RELEASE
+ * names the leases that end in a round. Each block is answered on its own. Confined to the reader's
+ * thread.
  */
 final class FetchLine {
   /** The most blocks that a node is asked for at a time, and their bytes. */

@@ -113,7 +113,13 @@ public final class Messages {
     /** The first blocks, in the same memory. */
     public Keys first(int blocks) {
       return new Keys(
-          high, low, group, keyBytes, blocks, blockBytes, keys.slice(keys.position(), blocks * keyBytes));
+          high,
+          low,
+          group,
+          keyBytes,
+          blocks,
+          blockBytes,
+          keys.slice(keys.position(), blocks * keyBytes));
     }
 
     /** The body of an ASK or FETCH. */

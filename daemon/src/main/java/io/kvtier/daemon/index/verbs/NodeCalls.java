@@ -63,7 +63,9 @@ public final class NodeCalls {
     first = store.first();
   }
 
-  /** Carries a call out. Those of a session that has ended are answered, and find and hold nothing. */
+  /**
+   * Carries a call out. Those of a session that has ended are answered, and find and hold nothing.
+   */
   public void handle(Session session, NodeCall call) {
     switch (call) {
       case NodeCall.Find(var blocks, var answer) ->
