@@ -253,10 +253,11 @@ final class ClusterSimulation implements AutoCloseable {
     for (int i = 0; i < END_STEPS_MIN; i++) {
       turn();
     }
+    // A question that comes again on a new link keeps a node busy for seconds.
+    network.calm();
     awaitQuiet();
     if (hasDirectory) {
       nodes.getFirst().openDirectory();
-      network.calm();
       for (int i = 0; i < END_STEPS && !isConnected(); i++) {
         turn();
       }
@@ -264,7 +265,6 @@ final class ClusterSimulation implements AutoCloseable {
         turn();
       }
       checkDirectory();
-      // Links broke until now: a question of an earlier link may have come again on a new one.
       awaitQuiet();
     }
     for (Node node : nodes) {
@@ -277,7 +277,6 @@ final class ClusterSimulation implements AutoCloseable {
 
   /** A block that no node had a moment ago is put at one, and found at another. */
   private void checkFresh() throws ProtocolViolation {
-    network.calm();
     for (int i = 0; i < END_STEPS && !isConnected(); i++) {
       turn();
     }

@@ -648,6 +648,26 @@ final class NodeReaderTest {
     assertFalse(transport.links.get(2).isSent(FrameType.FETCH));
   }
 
+  @Test
+  void fetch_nodeThatWasAskedLeaves_theNextOneOfItsNumberIsNotAsked() throws FrameException {
+    learn(3 * MS, 4 * MS);
+    know(1);
+    Transfer transfer = fetch(1);
+    assertEquals(a, asked());
+    tier.leave(ADDRESSES.get(0));
+    pass(0);
+    tier.join(new NodeAddress("c", 1));
+    pass(0);
+    transport.links.get(2).welcome();
+    var _ =
+        b.listener.onFrame(b, b.frame(FrameType.NONE, Status.MISS, b.take(FrameType.FETCH).id()));
+    pass(0);
+
+    assertFalse(transport.links.get(2).isSent(FrameType.FETCH));
+    assertEquals(List.of(transfer), finished());
+    assertEquals(Status.MISS, transfer.status);
+  }
+
   // ---- pushes
 
   private Push push(List<Push> over) {
