@@ -5,9 +5,9 @@ import io.kvtier.layout.encoding.GranuleCodec;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.transfer.Checksums;
 import java.lang.foreign.MemorySegment;
-import java.util.BitSet;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
@@ -15,19 +15,22 @@ import java.util.Set;
  * What is true: the content of every key, which follows from the key, and what was ever accepted.
  */
 final class Oracle {
-  /** The property of namespaces whose blocks may be encoded. */
-  static final String ENCODING = "exact bf16 4096";
-
   /** A key of a namespace, as a small number; it is 16 bytes on the wire. */
   record Key(int namespace, int number) {}
 
-  /** The granules of {@link #ENCODING}, which are the heads of blocks, too. */
-  static final int GRANULE_BYTES = 4096;
+  /** The words of blocks that codecs and {@code exact} have something to save of. */
+  private static final long FEW_BYTES = 0x0101_0101_0101_0101L;
 
-  private final BitSet mayBeEncoded;
+  /** The words of blocks of bf16 with exponents from 96 to 127, which lose by {@code fp8}. */
+  private static final long ANY_VALUES = 0x8fff_8fff_8fff_8fffL;
+
+  private static final long EXPONENT_96 = 0x3000_3000_3000_3000L;
+
+  private final SimulatedEncodings encodings;
   private final Map<Key, byte[]> contents = new HashMap<>();
   private final Map<Key, Integer> checksums = new HashMap<>();
   private final Map<Key, byte[]> encoded = new HashMap<>();
+  private final Map<Key, byte[]> withLoss = new HashMap<>();
   final Set<Key> written = new HashSet<>();
   final Set<Key> accepted = new HashSet<>();
 
@@ -58,10 +61,15 @@ final class Oracle {
   /**
    * Knows nothing yet.
    *
-   * @param mayBeEncoded the namespaces whose blocks may be encoded
+   * @param encodings how the blocks of each namespace may be encoded
    */
-  Oracle(BitSet mayBeEncoded) {
-    this.mayBeEncoded = mayBeEncoded;
+  Oracle(SimulatedEncodings encodings) {
+    this.encodings = encodings;
+  }
+
+  /** How the blocks of each namespace may be encoded. */
+  SimulatedEncodings encodings() {
+    return encodings;
   }
 
   /** A client was told that a block is retained. */
@@ -106,6 +114,7 @@ final class Oracle {
     return puts.getOrDefault(key, 0);
   }
 
+  /** The bytes of a block as they are put. */
   byte[] content(Key key, int bytes) {
     return contents.computeIfAbsent(
         key,
@@ -117,13 +126,19 @@ final class Oracle {
             state ^= state << 13;
             state ^= state >>> 7;
             state ^= state << 17;
-            // Every other block has few different bytes, for codecs to work on.
+            // Every other block can be encoded, and codecs have something to save.
             boolean isPlain = k.number % 2 != 0 || isPlainHalf(k, 8L * i < bytes / 2);
-            Words.putLong(words, 8L * i, isPlain ? state & 0x0101_0101_0101_0101L : state);
+            Words.putLong(words, 8L * i, isPlain ? plain(k, state) : state);
           }
           MemorySegment.copy(words, 0, MemorySegment.ofArray(content), 0, bytes);
           return content;
         });
+  }
+
+  private long plain(Key key, long state) {
+    return encodings.isLossy(key.namespace)
+        ? (state & ANY_VALUES) | EXPONENT_96
+        : state & FEW_BYTES;
   }
 
   /**
@@ -131,26 +146,42 @@ final class Oracle {
    * fourth block that may be encoded.
    */
   private boolean isPlainHalf(Key key, boolean isFirst) {
-    return mayBeEncoded.get(key.namespace)
+    return encodings.isEncoded(key.namespace)
         && key.number % 4 == 2
         && isFirst == (key.number % 8 == 2);
   }
 
-  /** The bytes of a block in one of its forms; the block must fit. */
+  /** The bytes of a block in one of its forms, as clients write them; the block must fit. */
   byte[] stored(Key key, int bytes, boolean isEncoded) {
     return isEncoded ? encoded(key, bytes) : content(key, bytes);
   }
 
-  /** Whether a block fits its encoded form: those with few different bytes do. */
+  /**
+   * All bytes that a block in one of its forms can have. A raw block that does not fit can have
+   * parts that came encoded, with a loss.
+   */
+  List<byte[]> possible(Key key, int bytes, boolean isEncoded) {
+    byte[] written = stored(key, bytes, isEncoded);
+    return isEncoded || fits(key, bytes)
+        ? List.of(written)
+        : List.of(written, withLoss(key, bytes));
+  }
+
+  /** All bytes that a reader can have of a block that may have been encoded. */
+  List<byte[]> decoded(Key key, int bytes) {
+    return List.of(content(key, bytes), withLoss(key, bytes));
+  }
+
+  /** Whether a block fits its encoded form. */
   boolean fits(Key key, int bytes) {
-    return encoded(key, bytes).length > 0;
+    return !encodings.isEncoded(key.namespace) || encoded(key, bytes).length > 0;
   }
 
   /** The bytes of an encoded block; none if the block does not fit. */
   private byte[] encoded(Key key, int bytes) {
     byte[] known = encoded.get(key);
     if (known == null) {
-      BlockEncoding encoding = BlockEncoding.of(ENCODING, bytes);
+      BlockEncoding encoding = encodings.of(key.namespace, bytes);
       byte[] made = new byte[(int) encoding.encodedBytes()];
       boolean isMade =
           new GranuleCodec(encoding)
@@ -161,14 +192,44 @@ final class Oracle {
     return known;
   }
 
-  /** The checksum of a block in one of its forms. */
+  /** A block whose halves were put by two ranks, and lost something if they came encoded. */
+  private byte[] withLoss(Key key, int bytes) {
+    byte[] known = withLoss.get(key);
+    if (known == null) {
+      known = content(key, bytes).clone();
+      if (encodings.isLossy(key.namespace)) {
+        int second = SimulatedRegions.secondHalf(bytes);
+        lose(encodings.of(key.namespace, bytes), known, 0, second);
+        lose(encodings.of(key.namespace, bytes), known, second, bytes);
+      }
+      withLoss.put(key, known);
+    }
+    return known;
+  }
+
+  /** Encodes and decodes a half of a block, if the half fits. */
+  private static void lose(BlockEncoding encoding, byte[] block, int from, int to) {
+    int granules = (to - from) / encoding.rawGranuleBytes();
+    if (granules == 0) {
+      return;
+    }
+    GranuleCodec codec = new GranuleCodec(encoding.ofGranules(granules));
+    MemorySegment encoded =
+        MemorySegment.ofArray(new byte[granules * encoding.encodedGranuleBytes()]);
+    MemorySegment half = MemorySegment.ofArray(block).asSlice(from, to - from);
+    if (codec.encode(half, encoded) && !codec.decode(encoded, half)) {
+      throw new IllegalStateException("a half that was just encoded is damaged");
+    }
+  }
+
+  /** The checksum of a block in one of its forms, as clients write it. */
   int checksum(Key key, int bytes, boolean isEncoded) {
     return isEncoded
         ? Checksums.of(MemorySegment.ofArray(encoded(key, bytes)))
         : checksum(key, bytes);
   }
 
-  int checksum(Key key, int bytes) {
+  private int checksum(Key key, int bytes) {
     return checksums.computeIfAbsent(
         key, k -> Checksums.of(MemorySegment.ofArray(content(k, bytes))));
   }

@@ -1,5 +1,7 @@
 package io.kvtier.daemon.simulation;
 
+import io.kvtier.layout.encoding.BlockEncoding;
+import io.kvtier.layout.encoding.GranuleCodec;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.object.Deletions;
@@ -198,6 +200,9 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     if (stored == null) {
       return Status.MISS;
     }
+    if (planted == Simulation.Planted.LOSSY_OBJECT_COUNTS_AS_RAW && isEncoded(stored, transfer)) {
+      return decode(stored, transfer);
+    }
     MemorySegment bytes = transfer.bytes();
     if (stored.bytes.byteSize() != transfer.length) {
       if (planted != Simulation.Planted.OBJECT_OF_OTHER_FORM_LOADED) {
@@ -217,6 +222,24 @@ final class SimulatedObjects implements Leg, ObjectProbe {
     transfer.parent = stored.parent;
     boolean verifies = planted != Simulation.Planted.OBJECT_LOADED_WITHOUT_VERIFYING;
     return verifies && Checksums.of(bytes) != stored.checksum ? Status.CORRUPT : Status.OK;
+  }
+
+  private static boolean isEncoded(Stored stored, Transfer transfer) {
+    BlockEncoding encoding = transfer.encoding;
+    return encoding != null && stored.bytes.byteSize() == encoding.encodedBytes();
+  }
+
+  /** A planted bug: the object counts as raw, and is decoded to the slot of a raw block. */
+  private static Status decode(Stored stored, Transfer transfer) {
+    BlockEncoding encoding = Objects.requireNonNull(transfer.encoding);
+    if (transfer.length == encoding.encodedBytes()) {
+      return Status.TOO_LARGE;
+    }
+    boolean isSound = new GranuleCodec(encoding).decode(stored.bytes, transfer.bytes());
+    transfer.checksum = Checksums.of(transfer.bytes());
+    transfer.depth = stored.depth;
+    transfer.parent = stored.parent;
+    return isSound ? Status.OK : Status.CORRUPT;
   }
 
   /** Planted bugs: what the index believes of an object is all that it is told. */

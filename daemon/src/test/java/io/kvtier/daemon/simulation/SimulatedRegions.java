@@ -20,7 +20,7 @@ final class SimulatedRegions {
   static final int WHOLE = 2;
 
   private static final int TARGETS = 24;
-  private static final int HEAD_BYTES = Oracle.GRANULE_BYTES;
+  private static final int HEAD_BYTES = SimulatedEncodings.GRANULE_BYTES;
 
   private final int heads;
   private final Path file;
@@ -62,6 +62,11 @@ final class SimulatedRegions {
   /** Whether a region exists: a block of one head has no halves. */
   boolean has(int which) {
     return which == WHOLE || heads > 1;
+  }
+
+  /** The first byte of a block's second half; the length of the block if it has one head. */
+  static int secondHalf(int blockBytes) {
+    return (blockBytes / HEAD_BYTES + 1) / 2 * HEAD_BYTES;
   }
 
   private int fromHead(int which) {

@@ -24,12 +24,14 @@ import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.index.session.WriterParts;
 import io.kvtier.daemon.index.source.ObjectParts;
 import io.kvtier.daemon.index.space.TierParts;
+import io.kvtier.layout.encoding.EncodingKind;
 import io.kvtier.policies.EvictionPolicies;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
 import io.kvtier.protocol.linux.ProcessId;
+import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.gpu.CopyOptions;
@@ -44,6 +46,7 @@ import io.kvtier.tiers.slots.RegionLanes;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.kvtier.tiers.ssd.SlotDevice;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.EncodedGranules;
 import io.kvtier.tiers.transfer.Leg;
 import io.kvtier.tiers.transfer.Transfer;
 import java.io.IOException;
@@ -118,8 +121,17 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     RETENTION_BEYOND_THE_QUOTA,
     /** Parts of a raw block that came encoded are not decoded to the block's slot. */
     ENCODED_PARTS_NOT_DECODED,
+    /** Parts of a raw block are decoded with a scale that is not theirs. */
+    SCALE_OF_ANOTHER_TILE,
     /** A raw object is read into the slot of an encoded block, and counts as that. */
-    OBJECT_OF_OTHER_FORM_LOADED;
+    OBJECT_OF_OTHER_FORM_LOADED,
+    /** The object of a block that lost something is decoded when it is read, and counts as raw. */
+    LOSSY_OBJECT_COUNTS_AS_RAW;
+
+    /** Whether blocks are copied from and to a GPU. */
+    boolean isOfGpu() {
+      return this == NONE || this == ENCODED_PARTS_NOT_DECODED || this == SCALE_OF_ANOTHER_TILE;
+    }
 
     boolean isOfObjects() {
       return this == OBJECT_ERROR_COUNTS_AS_STORED
@@ -127,7 +139,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           || this == OBJECT_NOT_DELETED
           || this == COLLECTED_WITHOUT_A_WORD
           || this == OBJECT_TRUSTED_AT_EVICTION
-          || this == OBJECT_OF_OTHER_FORM_LOADED;
+          || this == OBJECT_OF_OTHER_FORM_LOADED
+          || this == LOSSY_OBJECT_COUNTS_AS_RAW;
     }
   }
 
@@ -153,6 +166,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   private static final int SLAB_BYTES = 64 * 1024;
   private static final int PAGE = 4096;
   private static final int STEPS = 1200;
+
+  /** The elements that have one scale in {@code fp8}. */
+  private static final int TILE_ELEMENTS = 512;
+
   static final long RESERVATION_NS = 30_000_000_000L;
   static final long RETENTION_NS_MAX = 120_000_000_000L;
   private static final double RETAINED_SHARE = 0.25;
@@ -162,9 +179,6 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   /** So that the lanes of slabs are drawn apart from all else. */
   private static final long NUMA = 0x4e554d41L;
-
-  /** So that it is drawn apart from all else whether blocks may be encoded. */
-  private static final long ENCODED = 0x454e434fL;
 
   private final RegionLanes slabLanes;
   private final long seed;
@@ -208,8 +222,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
 
   private final int[] blockBytes;
 
-  /** The namespaces whose blocks may be encoded. */
-  private final BitSet encoded = new BitSet();
+  private final SimulatedEncodings encodings;
 
   /** The memory of the GPU; null when there is none. */
   private final @Nullable Path gpuFolder;
@@ -255,19 +268,10 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         hasTenants
             ? new int[] {2 * PAGE, random.nextBoolean() ? PAGE : 2 * PAGE}
             : random.nextInt(3) == 0 ? new int[] {PAGE, 3 * PAGE} : new int[] {2 * PAGE};
-    SplittableRandom forms = new SplittableRandom(seed ^ ENCODED);
-    for (int i = 0; i < blockBytes.length; i++) {
-      boolean isDrawn = planted == Planted.NONE && forms.nextInt(3) == 0;
-      encoded.set(
-          i,
-          isDrawn
-              || planted == Planted.OBJECT_OF_OTHER_FORM_LOADED
-              || planted == Planted.ENCODED_PARTS_NOT_DECODED);
-    }
-    oracle = new Oracle(encoded);
-    boolean isOfGpu = planted == Planted.NONE || planted == Planted.ENCODED_PARTS_NOT_DECODED;
+    encodings = encodings();
+    oracle = new Oracle(encodings);
     gpuFolder =
-        encoded.isEmpty() || !isOfGpu
+        encodings.isNowhere() || !planted.isOfGpu()
             ? null
             // Handles are short.
             : Files.createTempDirectory(Path.of("/dev/shm"), "kvs");
@@ -364,9 +368,11 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           OBJECT_TRUSTED_AT_EVICTION,
           VISIBLE_BEFORE_THE_LAST_SHARD,
           ENCODED_PARTS_NOT_DECODED,
+          SCALE_OF_ANOTHER_TILE,
           RETENTION_ENDS_EARLY,
           RETENTION_BEYOND_THE_QUOTA,
-          OBJECT_OF_OTHER_FORM_LOADED ->
+          OBJECT_OF_OTHER_FORM_LOADED,
+          LOSSY_OBJECT_COUNTS_AS_RAW ->
           SimulatedDevice.Faults.NONE;
       case NONE,
           PUBLISH_BEFORE_CHECKSUM,
@@ -377,6 +383,18 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
               ? new SimulatedDevice.Faults(
                   rare(), rare(), rare(), rare(), rare(), rare(), rare() / 3)
               : SimulatedDevice.Faults.NONE;
+    };
+  }
+
+  private SimulatedEncodings encodings() {
+    int namespaces = blockBytes.length;
+    return switch (planted) {
+      case NONE -> SimulatedEncodings.any(seed, namespaces);
+      case ENCODED_PARTS_NOT_DECODED, OBJECT_OF_OTHER_FORM_LOADED ->
+          SimulatedEncodings.all(EncodingKind.EXACT, namespaces);
+      case SCALE_OF_ANOTHER_TILE, LOSSY_OBJECT_COUNTS_AS_RAW ->
+          SimulatedEncodings.all(EncodingKind.FP8, namespaces);
+      default -> SimulatedEncodings.all(null, namespaces);
     };
   }
 
@@ -414,6 +432,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           OBJECT_TRUSTED_AT_EVICTION,
           VISIBLE_BEFORE_THE_LAST_SHARD,
           ENCODED_PARTS_NOT_DECODED,
+          SCALE_OF_ANOTHER_TILE,
           RETENTION_ENDS_EARLY,
           RETENTION_BEYOND_THE_QUOTA ->
           STEPS * STEPS;
@@ -426,7 +445,8 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           LATE_WRITERS_COUNT_AS_GONE,
           OBJECT_ERROR_COUNTS_AS_STORED,
           OBJECT_NOT_DELETED,
-          OBJECT_OF_OTHER_FORM_LOADED ->
+          OBJECT_OF_OTHER_FORM_LOADED,
+          LOSSY_OBJECT_COUNTS_AS_RAW ->
           150;
     };
   }
@@ -452,6 +472,15 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
           case ENCODED_PARTS_NOT_DECODED ->
               transfer -> {
                 transfer.rest = null;
+                Checksums.run(transfer);
+              };
+          case SCALE_OF_ANOTHER_TILE ->
+              transfer -> {
+                EncodedGranules rest = transfer.rest;
+                if (rest != null && rest.decode(transfer.bytes())) {
+                  doubleFirstTile(transfer.bytes(), rest);
+                  transfer.rest = null;
+                }
                 Checksums.run(transfer);
               };
           default -> Checksums::run;
@@ -511,6 +540,20 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
     agent.recover(ledgers, nowNs);
     if (planted == Planted.ADOPT_WITHOUT_VERIFYING) {
       IndexHarness.forgetTakenOver(directory, blocks);
+    }
+  }
+
+  /** Doubles the elements of the first tile of each granule that came encoded. */
+  private static void doubleFirstTile(MemorySegment raw, EncodedGranules rest) {
+    int exponents = 0x7f80;
+    int one = 0x80;
+    for (int granule = 0; granule < rest.encoding().granules(); granule++) {
+      long first = (long) granule * rest.encoding().rawGranuleBytes();
+      long end = rest.granules().test(granule) ? first + 2L * TILE_ELEMENTS : first;
+      for (long at = first; at < end; at += 2) {
+        int element = Words.getShort(raw, at);
+        Words.putShort(raw, at, (element & exponents) == 0 ? element : element + one);
+      }
     }
   }
 
@@ -678,11 +721,6 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
   FailingLedger failing(MemoryLedger ledger) {
     return new FailingLedger(
         ledger, commitFailures, planted == Planted.FULL_LEDGER_COUNTS_AS_WRITTEN, random.split());
-  }
-
-  @Override
-  public boolean isEncoded(int namespace) {
-    return encoded.get(namespace);
   }
 
   @Override
