@@ -67,10 +67,11 @@ class Engine(Told):
 
     def __init__(
         self, root: Path, folder: Path, name: str, settings: dict[str, Any] | None, *, through: str = HICACHE, ranks: int = 1, dtype: str = "float32",
-        page: int = PAGE_TOKENS,
+        page: int = PAGE_TOKENS, hierarchical: bool = False,
     ) -> None:  # fmt: skip
+        """`settings`: kvtier's; None: an engine without kvtier, with the hierarchical cache only if `hierarchical`."""
         command = [str(root / "target" / "venv-sglang" / "bin" / "python"), "-m", "checks.engines.sglang_run", "--model", str(folder / "sglang-model")]
-        command += ["--ranks", str(ranks), "--dtype", dtype, "--page", str(page)]
+        command += ["--ranks", str(ranks), "--dtype", dtype, "--page", str(page), *(["--hierarchical"] if hierarchical else [])]
         if settings is not None and through == HICACHE:
             given = {"backend_name": "kvtier", "module_path": "kvtier.sglang", "class_name": "KvtierStorage", "interface_v1": 1}
             command += ["--storage", json.dumps(given | {"prefetch_threshold": PAGE_TOKENS} | settings)]
@@ -230,19 +231,27 @@ class Check(Rows):
                 self._hits("one rank after two", answer)
 
     def absent(self) -> None:
-        """No daemon: prompts of which nothing is cached, in turns with an engine without kvtier."""
+        """No daemon: prompts of which nothing is cached, in turns with an engine without kvtier. HiCache takes time itself, also without a
+        backend below its host memory. So the engine without kvtier has HiCache too, and a third one has no HiCache."""
         self.right()
-        with self.engine("absent", {"kvtier.socket": str(self.folder / "nothing.sock")}) as alone, self.engine("plain", None) as plain:
+        is_hicache = self._through == HICACHE
+        with contextlib.ExitStack() as stack:
+            alone = stack.enter_context(self.engine("absent", {"kvtier.socket": str(self.folder / "nothing.sock")}))
+            without = stack.enter_context(self.engine("without", None, hierarchical=is_hicache))
+            engines = [without, alone, *([stack.enter_context(self.engine("plain", None))] if is_hicache else [])]
             self._same("no daemon", alone.generate())
             taken: dict[str, list[float]] = {}
             for _ in range(TURNS):
-                for one in (plain, alone):
+                for one in engines:
                     one.flush()
                     taken.setdefault(one.name, []).append(one.generate()["seconds"])
-        without_s, with_s = (min(taken[one.name]) for one in (plain, alone))
+        without_s, with_s, *plain_s = (min(taken[one.name]) for one in engines)
         share = with_s / without_s
         text = f"{with_s:.3f} s, {share:.2f} times the {without_s:.3f} s without kvtier"
         self.hold(f"seconds, {self._named('no daemon')}", share < ABSENT_SHARE_MAX, text, seconds=with_s, plain_s=without_s, share=share)
+        for plain in plain_s:
+            text = f"{without_s:.3f} s without kvtier, {without_s / plain:.2f} times the {plain:.3f} s without HiCache"
+            self.tell("seconds, HiCache itself", text, seconds=without_s, plain_s=plain, share=without_s / plain)
 
     def mismatch(self) -> None:
         """Another element type or page size in one namespace: the engine does not start, and says what differs. Other weights: no hits."""

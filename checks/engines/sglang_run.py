@@ -37,11 +37,15 @@ class Engine:
         import sglang
 
         more = json.loads(arguments.more)
+        if arguments.storage or arguments.hierarchical:
+            more |= {
+                "enable_hierarchical_cache": True, "hicache_ratio": 2, "hicache_mem_layout": "page_first_direct", "hicache_io_backend": "direct",
+                "hicache_write_policy": "write_through",
+            }  # fmt: skip
         if arguments.storage:
             more |= {
-                "enable_hierarchical_cache": True, "hicache_ratio": 2, "hicache_storage_backend": "dynamic",
-                "hicache_mem_layout": "page_first_direct", "hicache_io_backend": "direct", "hicache_write_policy": "write_through",
-                "hicache_storage_prefetch_policy": "wait_complete", "hicache_storage_backend_extra_config": arguments.storage,
+                "hicache_storage_backend": "dynamic", "hicache_storage_prefetch_policy": "wait_complete",
+                "hicache_storage_backend_extra_config": arguments.storage,
             }  # fmt: skip
         if arguments.linker:
             given = json.loads(arguments.linker)
@@ -81,7 +85,8 @@ def main() -> None:
     parser = Arguments(prog="checks.engines.sglang_run")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--answers", type=whole, required=True)
-    parser.add_argument("--storage", help="the extra configuration of kvtier's backend; none: no hierarchical cache")
+    parser.add_argument("--storage", help="the extra configuration of a storage backend below the hierarchical cache")
+    parser.add_argument("--hierarchical", action="store_true", help="the hierarchical cache also where nothing is below its host memory")
     parser.add_argument("--linker", help="the configuration of kvtier's linker; none: the engine's own radix cache alone")
     parser.add_argument("--ranks", type=whole, default=1)
     parser.add_argument("--page", type=whole, default=PAGE_TOKENS)
