@@ -22,6 +22,7 @@ from kvtier_testing.certificates import certificate
 from kvtier_testing.counts import slots_balance
 from kvtier_testing.daemon import PROGRAMS, Daemon, eventually
 
+from checks.attacks.node_frames import MAGIC
 from kvtier import Client, Namespace, Status, Tier, remote
 
 BLOCK_BYTES = 256 * 1024
@@ -349,7 +350,7 @@ def said_to(port: int, words: bytes, context: ssl.SSLContext | None = None) -> b
 
 
 def frame_of(kind: int, body: bytes = b"", receiver: int = 0) -> bytes:
-    return struct.pack("<IIQQQIIIIQQ", 0x324E564B, kind, 7, receiver, 1, len(body), 0, 0, 0, 0, 0) + body
+    return struct.pack("<IIQQQIIIIQQ", MAGIC, kind, 7, receiver, 1, len(body), 0, 0, 0, 0, 0) + body
 
 
 def hello(token: str = "") -> bytes:
@@ -370,7 +371,7 @@ def test_nodeWithoutACertificate_hearsNothing_andIsCounted(folder: Path) -> None
         context.load_cert_chain(secure["tls__certificate"], secure["tls__key"])
         with socket.create_connection(("127.0.0.1", only.port), timeout=20) as plain, context.wrap_socket(plain) as channel:
             channel.sendall(hello(token))
-            assert struct.unpack_from("<II", channel.recv(1 << 16)) == (0x324E564B, 2)
+            assert struct.unpack_from("<II", channel.recv(1 << 16)) == (MAGIC, 2)
         assert only.count("node_refused") == refused + 1
 
 
@@ -434,7 +435,7 @@ def test_handshakeThatIsSaidAgain_isRefused_andCounted(folder: Path) -> None:
         for words in between.said:
             # The handshake, HELLO and requests, byte for byte.
             heard = said_to(first.port, bytes(words))
-            assert struct.pack("<I", 0x324E564B) not in heard
+            assert struct.pack("<I", MAGIC) not in heard
         assert eventually(lambda: first.count("node_refused") == refused + len(between.said))
         assert first.count("node_served") == served
         second.start()
@@ -445,7 +446,7 @@ def test_garbageOfANodeThatWasLetIn_endsItsConnection_andLeavesNothing(folder: P
         keys = first.put(5)
         assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
         start = int(second.incarnation_of(first), 16)
-        pong = struct.pack("<II", 0x324E564B, 11)
+        pong = struct.pack("<II", MAGIC, 11)
         huge = struct.pack("<QQIIII", 1, 2, 0, 8, 1 << 30, 0)
         refused = (
             (4, b""),  # ASK without keys
@@ -480,7 +481,7 @@ def test_garbageOfANodeThatWasLetIn_endsItsConnection_andLeavesNothing(folder: P
             heard = b""
             with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", first.port), timeout=20) as node:
                 node.sendall(hello())
-                assert node.recv(1 << 16)[:8] == struct.pack("<II", 0x324E564B, 2), "it was let in"
+                assert node.recv(1 << 16)[:8] == struct.pack("<II", MAGIC, 2), "it was let in"
                 node.sendall(frame_of(kind, body, start) + frame_of(10, b"", start))
                 # Either the node answers the PING behind the frame, or it hangs up.
                 while pong not in heard and (more := node.recv(1 << 16)):
@@ -501,8 +502,8 @@ def test_attackers_areCutOff_counted_andLockNobodyOut(folder: Path) -> None:
         for garbage in (
             b"GET / HTTP/1.1\r\n\r\n" + bytes(100),
             os.urandom(4096),
-            struct.pack("<IIQQQIIIIQQ", 0x324E564B, 1, 7, 0, 1, 1 << 30, 0, 0, 0, 0, 0),
-            struct.pack("<IIQQQIIIIQQ", 0x324E564B, 7, 7, 0, 1, 0, 1 << 30, 0, 0, 0, 0),
+            struct.pack("<IIQQQIIIIQQ", MAGIC, 1, 7, 0, 1, 1 << 30, 0, 0, 0, 0, 0),
+            struct.pack("<IIQQQIIIIQQ", MAGIC, 7, 7, 0, 1, 0, 1 << 30, 0, 0, 0, 0),
             frame_of(99),
             frame_of(1),
         ):

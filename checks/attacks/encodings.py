@@ -425,7 +425,10 @@ def _wrong_forms(forger: Forger, readers: Readers, plain: Namespace, content: Kv
     other = b"%016d" % (turn + (1 << 40))
     slot = forger.reserve(known, [other])[0]
     forger.slab(slot.slab)[slot.offset : slot.offset + GRANULES * ENCODED_BYTES["fp8"]] = encoded(content, "fp8", other)
-    forger.call(Verb.COMMIT, struct.pack("<QQ", slot.id, _core.crc32c(b"other bytes")), 1, namespace=known, flags=protocol.REQUEST_FLAG_CHECKSUMS)
+    words = struct.pack("<QQ", slot.id, _core.crc32c(b"other bytes"))
+    answer = forger.call(Verb.COMMIT, words, 1, namespace=known, flags=protocol.REQUEST_FLAG_CHECKSUMS)
+    status = status_of(answer)
+    _require(status == Status.OK, f"a block with another checksum is not taken, so nobody reads it: {Status(status).name}")
     refused = readers.refused
     readers.read(random.Random(turn), [other], [None], may_be_damaged=False)
     readers.require_counted(before["corrupt"], (readers.refused - refused + 1) // 2)

@@ -11,7 +11,8 @@ HELLO, WELCOME, ASK, PING, PONG, SPACE, RESERVE, GO, HAVE, NO, PUSH, PUSHED, ANN
 _ENCODED = 4
 KEYS_MAX = 2048
 ENTRIES_MAX = 4096
-_MAGIC = 0x324E564B
+MAGIC = 0x334E564B
+"""of the frames of nodes: the letters KVN3"""
 # Magic, type, the numbers of both starts, request, lengths of body and block, checksum, status, lease, zero.
 _HEAD = struct.Struct("<IIQQQIIIIQQ")
 _OWN_START = 7
@@ -23,7 +24,7 @@ def frame(kind: int, body: bytes = b"", number: int = 1, body_bytes: int | None 
     """A frame, to the daemon's present start unless it is a HELLO. body_bytes: the length that the frame says, if it is not the body's."""
     receiver = 0 if kind == HELLO else struct.unpack("<Q", START)[0]
     said = len(body) if body_bytes is None else body_bytes
-    return _HEAD.pack(_MAGIC, kind, _OWN_START, receiver, number, said, block_bytes, checksum, 0, 0, 0) + body
+    return _HEAD.pack(MAGIC, kind, _OWN_START, receiver, number, said, block_bytes, checksum, 0, 0, 0) + body
 
 
 def hello(token: str = "") -> bytes:

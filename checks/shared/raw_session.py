@@ -124,6 +124,8 @@ class Raw:
             for answer in self.answers():
                 if struct.unpack_from("<Q", answer, protocol.COMPLETION_CORRELATION_OFFSET)[0] == self.calls:
                     return answer
+            if self.word(protocol.SESSION_END_REASON_OFFSET) & 0xFFFFFFFF:
+                break
             time.sleep(0.0002)
         raise AssertionError(f"{Verb(verb).name} got no answer; {self.ended()}")
 

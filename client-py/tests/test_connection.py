@@ -1,6 +1,7 @@
 """Connecting where there is no daemon, a strange one, or another version."""
 
 import asyncio
+import errno
 import os
 import socket
 import threading
@@ -102,6 +103,15 @@ def test_client_socketGoesWhileItIsRefused_isUnavailable(folder: Path, monkeypat
     with pytest.raises(Unavailable, match="no daemon listens"):
         Client(path).connect()
     assert not path.exists()
+
+
+def test_noDescriptorIsFree_isUnavailable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with pytest.raises(Unavailable, match="Too many open files"):
+        Client(folder / "kvtier.sock").connect()
 
 
 def test_client_regularFileAtThePath_saysSo(folder: Path) -> None:

@@ -376,6 +376,15 @@ def test_noDaemon_everythingIsAMiss(make: Make, tmp_path: Path, caplog: pytest.L
     assert caplog.text.count("no daemon listens") == 2, "once for each rank"
 
 
+def test_transfersWithoutKeysAndValues_areAMiss(make: Make) -> None:
+    linker = make().linkers[0]
+    others = [Transfer("mamba", keys_of(3))]
+    assert linker.lookup("request", others) == []
+    assert not linker.load("request", others)
+    assert linker.offload(others)
+    assert not linker.pop_completed_offload()
+
+
 def test_flushWithoutADaemon_looksAtTheWeightsWhenThereIsOne(make: Make, fresh_daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make({"kvtier.socket": str(fresh_daemon.socket_path)})
     model = engine.linkers[0]._pages.model

@@ -404,7 +404,10 @@ def _open_link(
     path: str, name: str, ring_bytes: int, deadline_ns: int, expected: frozenset[int] | None
 ) -> Link:
     deadline_ns = min(deadline_ns, monotonic_ns() + _HANDSHAKE_TIMEOUT_NS)
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(f"cannot connect to the daemon at {path}: {error}") from None
     try:
         channel.settimeout(_seconds_until(deadline_ns))
         try:

@@ -100,7 +100,10 @@ class KvtierLinker(UnifiedCacheLinker):
 
     def lookup(self, rid: str, transfers: list[Any]) -> list[int]:
         """All numbers of pages from the first that can be loaded. The engine's requests wait meanwhile, so nothing is waited for."""
-        return list(range(1, self._pages.found(_kv(transfers).keys, waits_for_objects=False) + 1))
+        transfer = _kv(transfers)
+        if transfer is None:
+            return []
+        return list(range(1, self._pages.found(transfer.keys, waits_for_objects=False) + 1))
 
     # ---- loads ----
 
@@ -111,7 +114,7 @@ class KvtierLinker(UnifiedCacheLinker):
         transfer = _kv(transfers)
         leased: _Queued | None = None
         try:
-            leased = self._leased(rid, transfer)
+            leased = None if transfer is None else self._leased(rid, transfer)
         except Exception as error:
             # An engine goes on whatever its cache does.
             self._guard.tell(f"cannot lease pages, so they are computed: {error!r}")
@@ -183,7 +186,7 @@ class KvtierLinker(UnifiedCacheLinker):
             return False
         transfer = _kv(transfers)
         try:
-            keys = self._pages.salted(transfer.keys) if self._pages.may_ask() else []
+            keys = self._pages.salted(transfer.keys) if transfer is not None and self._pages.may_ask() else []
         except Exception as error:
             self._guard.tell(f"cannot store pages: {error!r}")
             keys = []
@@ -331,11 +334,8 @@ def _unserved(params: Any, components: Any) -> str:
 
 
 def _kv(transfers: Sequence[Any]) -> Any:
-    """The transfer of keys and values."""
-    for one in transfers:
-        if one.name == PoolName.KV:
-            return one
-    raise ValueError("SGLang passes no transfer of keys and values")
+    """The transfer of keys and values; None: SGLang passes none."""
+    return next((one for one in transfers if one.name == PoolName.KV), None)
 
 
 def _ended(result: bool) -> "Future[bool]":

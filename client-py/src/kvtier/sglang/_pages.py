@@ -190,9 +190,11 @@ class Pages:
             waits_for_objects: as `Search.count` takes it.
         """
         search = self._search
-        if search is None or not keys or not self.may_ask():
+        if search is None or not keys:
             return 0
         try:
+            if not self.may_ask():
+                return 0
             self.weigh()
             return search.count(Prefix.of("", keys, self.page_tokens), waits_for_objects=waits_for_objects) // self.page_tokens
         except Exception as error:

@@ -119,12 +119,14 @@ class KvtierStorage(HiCacheStorage):
         nothing = [False] * len(keys)
         transfers = self._pages.transfers
         allowed = self._settings.store != "none" if is_store else self._settings.load
-        if transfers is None or not keys or not allowed or not self._pages.may_ask():
+        if transfers is None or not keys or not allowed:
             return nothing
         wishes = self._wishes_of(extra_info)
         if not (wishes.store if is_store else wishes.load):
             return nothing
         try:
+            if not self._pages.may_ask():
+                return nothing
             before = list(getattr(extra_info, "prefix_keys", None) or ())
             salted = self._pages.salted([*before[-1:], *keys])
             parent = salted[0] if before else None
@@ -176,9 +178,11 @@ class KvtierStorage(HiCacheStorage):
     def _restorable(self, keys: Sequence[str], transfer: Any) -> set[int]:
         """The numbers of pages from the first with which a pool has all that its rule wants."""
         side = self._sides.get(str(transfer.name))
-        if side is None or not self._settings.load or not self._guard.may_ask():
+        if side is None or not self._settings.load:
             return set()
         try:
+            if not self._pages.may_ask():
+                return set()
             there = side.present(self._pages.salted(keys))
         except Exception as error:
             self._guard.tell(f"cannot look for pages of pool {transfer.name}: {error!r}")
@@ -206,12 +210,14 @@ class KvtierStorage(HiCacheStorage):
             return self._moved(keys, transfer.host_indices, extra_info, is_store)
         side = self._sides.get(str(transfer.name))
         allowed = self._settings.store != "none" if is_store else self._settings.load
-        if side is None or not keys or not allowed or not self._guard.may_ask() or transfer.host_indices is None:
+        if side is None or not keys or not allowed or transfer.host_indices is None:
             return [False] * len(keys)
         wishes = self._wishes_of(extra_info)
         if not (wishes.store if is_store else wishes.load):
             return [False] * len(keys)
         try:
+            if not self._pages.may_ask():
+                return [False] * len(keys)
             return (side.store if is_store else side.load)(self._pages.salted(keys), transfer.host_indices)
         except Exception as error:
             self._guard.tell(f"cannot move pages of pool {transfer.name}: {error!r}")
