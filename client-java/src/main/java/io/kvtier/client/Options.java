@@ -148,7 +148,7 @@ public record Options(
    * from there while they are written. An acquire or a get waits for them until its timeout; blocks
    * that have not come by then are DEADLINE or MISS. The leases last from the arrival of a block
    * until {@link #leaseNs} after the timeout. A daemon before version 2.3 of the protocol waits for
-   * no blocks. Other operations ignore it.
+   * no blocks. Other operations ignore it, and so does an acquire or a get with {@link #noWait}.
    *
    * @param node the name or the address of the node, as {@code kvtier nodes} shows it; empty: none
    */

@@ -186,6 +186,32 @@ final class ExpectedBlocksTest {
 
   @ParameterizedTest
   @EnumSource
+  void get_ofBlocksOfWhichOneIsLate_hasTheOthers(Way way) {
+    try (CacheClient decode = open(way);
+        KvtierClient prefill = prefill();
+        Arena arena = Arena.ofShared()) {
+      int count = 4;
+      List<MemorySegment> into = empty(arena, count, BLOCK_BYTES);
+      CompletableFuture<BatchResult> get =
+          namespace(decode, "one-late-" + way)
+              .get(keys(0, count), into, EXPECTING.withTimeout(Duration.ofSeconds(4)));
+      await(() -> Objects.requireNonNull(prefill.counters().get("followed")) == count);
+      BatchResult put =
+          namespace(prefill, "one-late-" + way)
+              .put(keys(0, count - 1), filled(arena, 0, count - 1, BLOCK_BYTES), Options.DEFAULT)
+              .join();
+      assertTrue(put.isComplete(), put::toString);
+      BatchResult got = get.join();
+      assertEquals(count - 1, got.blocks().count(Status.OK), got::toString);
+      for (int i = 0; i < count - 1; i++) {
+        assertTrue(matches(into.get(i), i), "bytes of block " + i);
+      }
+      awaitFollowed(prefill, 0);
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
   void get_ofBlocksThatNobodyWrites_endsAtItsTimeout(Way way) {
     try (CacheClient decode = open(way);
         KvtierClient prefill = prefill();

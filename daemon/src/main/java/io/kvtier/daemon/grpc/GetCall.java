@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
@@ -31,6 +32,10 @@ final class GetCall extends Call<GetResponse> {
   static final int WINDOW_BYTES = 4 << 20;
 
   private static final int WINDOW_BLOCKS_MAX = 256;
+
+  /** The most time that expected blocks have to reach the client; a quarter of a short timeout. */
+  private static final long ANSWER_NS_MAX = TimeUnit.MILLISECONDS.toNanos(250);
+
   private static final int WINDOWS_MAX = 2;
 
   /** How many bytes may wait to be written. */
@@ -178,10 +183,19 @@ final class GetCall extends Call<GetResponse> {
                 all.part(from, to),
                 flags,
                 priority,
-                deadlineNs(),
+                answerByNs(),
                 LEASE_STALLS * environment.stallNs(),
                 expectedFrom),
             answer -> onAcquired(from, answer));
+  }
+
+  /** When the index answers: what has come by then must reach the client before its deadline. */
+  private long answerByNs() {
+    long endNs = deadlineNs();
+    if (endNs == 0 || expectedFrom.isEmpty()) {
+      return endNs;
+    }
+    return endNs - Math.clamp((endNs - System.nanoTime()) / 4, 0, ANSWER_NS_MAX);
   }
 
   private void onAcquired(int from, IndexAnswer answer) {

@@ -144,6 +144,8 @@ final class PieceSender {
     } else {
       // The link bounds such answers: it closes, or reads nothing, when too many wait.
       from.send(owner.answer(FrameType.NONE, Status.BUSY, id).with("too many blocks are expected"));
+      followed.newsNs = followed.sinceNs;
+      served(followed, Status.BUSY);
     }
   }
 

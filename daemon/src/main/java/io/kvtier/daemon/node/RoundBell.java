@@ -7,7 +7,8 @@ import java.util.function.LongSupplier;
 /**
  * Wakes the index for the news of several rounds of a loop. An index that wakes for each block
  * takes the processor from the thread that reads the next block. Only the threads of loops may have
- * the index woken here, because other threads have no rounds.
+ * the index woken here, because other threads have no rounds; and the index itself, which looks for
+ * answers before it sleeps.
  */
 final class RoundBell implements Runnable {
   /** The index wakes at the end of a round with this much news, although the loop goes on. */

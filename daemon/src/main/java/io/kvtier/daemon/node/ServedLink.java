@@ -291,7 +291,8 @@ final class ServedLink implements NodeLink.Listener {
     int taken = fitting > 0 && lease(now, from, wanted, keys.first(fitting)) ? fitting : 0;
     // The link bounds such answers: it reads nothing when too many wait.
     for (int i = taken; i < keys.count(); i++) {
-      from.send(answer(FrameType.NONE, Status.BUSY, id + i));
+      NodeCall.Leased busy = new NodeCall.Leased.Busy();
+      leased(from, id + i, busy, onSent(wanted, busy, wanted.sinceNs));
     }
   }
 
@@ -329,16 +330,17 @@ final class ServedLink implements NodeLink.Listener {
     if (session == null) {
       return; // the leases ended with the session
     }
-    TraceContext request = wanted.request;
-    long readyNs = request == null ? 0 : server.nowNs();
+    long readyNs = wanted.request == null ? 0 : server.nowNs();
     for (int i = 0; i < leased.size(); i++) {
       NodeCall.Leased one = leased.get(i);
-      leased(
-          from,
-          wanted.firstId + i,
-          one,
-          request == null ? () -> {} : () -> served(request, one, wanted.sinceNs, readyNs));
+      leased(from, wanted.firstId + i, one, onSent(wanted, one, readyNs));
     }
+  }
+
+  /** What is done when the answer about a block was sent. */
+  private Runnable onSent(Wanted wanted, NodeCall.Leased leased, long readyNs) {
+    TraceContext request = wanted.request;
+    return request == null ? () -> {} : () -> served(request, leased, wanted.sinceNs, readyNs);
   }
 
   private void leased(NodeLink from, long id, NodeCall.Leased leased, Runnable sent) {

@@ -14,10 +14,15 @@ final class SimulateCluster {
 
   private SimulateCluster() {}
 
-  public static void main(String[] arguments) throws IOException, ProtocolViolation {
+  public static void main(String[] arguments) {
     long from = 0;
     long count = 1000;
     ClusterSimulation.Planted planted = ClusterSimulation.Planted.NONE;
+    if (arguments.length % 2 != 0) {
+      System.err.println(
+          "simulate --cluster: '" + arguments[arguments.length - 1] + "' has no value");
+      System.exit(2);
+    }
     for (int i = 0; i + 1 < arguments.length; i += 2) {
       String value = arguments[i + 1];
       switch (arguments[i]) {
@@ -58,7 +63,7 @@ final class SimulateCluster {
         pieces += outcome.pieces();
         restarts += outcome.restarts();
         changes += outcome.changes();
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | IOException | ProtocolViolation | AssertionError e) {
         failed++;
         if (failed <= SHOWN) {
           System.out.println("FAILED seed " + seed + ": " + e);

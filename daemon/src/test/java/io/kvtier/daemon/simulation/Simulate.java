@@ -16,11 +16,15 @@ import java.util.Locale;
 final class Simulate {
   private Simulate() {}
 
-  public static void main(String[] arguments) throws IOException, ProtocolViolation {
+  public static void main(String[] arguments) {
     long from = 1;
     long count = 1000;
     Simulation.Planted planted = Simulation.Planted.NONE;
     List<TierTraits> lower = List.of(KnownTiers.SSD);
+    if (arguments.length % 2 != 0) {
+      System.err.println("simulate: '" + arguments[arguments.length - 1] + "' has no value");
+      System.exit(2);
+    }
     for (int i = 0; i + 1 < arguments.length; i += 2) {
       switch (arguments[i]) {
         case "--seed" -> {
@@ -61,7 +65,7 @@ final class Simulate {
         promotions += outcome.promotions();
         corrupt += outcome.corrupt();
         crashes += outcome.crashes();
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | IOException | ProtocolViolation | AssertionError e) {
         failures.add(seed + ": " + e.getMessage());
         if (failures.size() <= 3) {
           System.out.println("FAILED seed " + seed + ": " + e);

@@ -88,7 +88,12 @@ final class FollowLine {
       look(link, nowNs);
     }
     while (!unsent.isEmpty() && link.queued() < QUEUED_MAX) {
-      link.send(unsent.remove());
+      Frame next = unsent.remove();
+      link.send(next);
+      if (next.type() == FrameType.TRACE) {
+        // The FOLLOW that it is of: no other frame may come between them.
+        link.send(unsent.remove());
+      }
     }
   }
 

@@ -82,11 +82,12 @@ public final class Acquires implements Peers.Tiers {
     }
     long leaseNs =
         request.argument <= 0 ? times.leaseNs() : Math.min(request.argument, times.leaseNsMax());
-    boolean isExpected = request.has(RequestDescriptor.FLAG_EXPECTED);
+    boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
+    // Nobody would wait for the expected blocks of a request that waits for nothing.
+    boolean isExpected = !noWait && request.has(RequestDescriptor.FLAG_EXPECTED);
     // Expected blocks come one after the other: none is given up before the others are there.
     operation.value = (isExpected ? request.deadlineNs : operation.beganNs) + leaseNs;
     boolean leadingRun = request.has(RequestDescriptor.FLAG_LEADING_RUN);
-    boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
     Namespaces.Namespace namespace = namespaces.byId(request.namespaceId);
     int count = request.count;
     int misses = 0;

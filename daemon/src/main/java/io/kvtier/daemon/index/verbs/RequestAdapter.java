@@ -192,39 +192,42 @@ public final class RequestAdapter {
         segment,
         hasContext ? at + recordBytes - RequestDescriptor.CONTEXT_BYTES : 0,
         nowNs);
-    if (!VerbRoles.mayCall(session.role(), verb)) {
-      writer.refuse(
-          session,
-          request,
-          Status.DENIED,
-          VerbRoles.refusal(verb.toString(), session.role(), verb));
-    } else if (request.shard != 0
-        && verb != Verb.RESERVE
-        && !request.has(RequestDescriptor.FLAG_EXPECTED)) {
-      writer.refuse(
-          session,
-          request,
-          Status.INVALID_ARGUMENT,
-          "shard is "
-              + Integer.toUnsignedLong(request.shard)
-              + ": only RESERVE names a shard, and ACQUIRE of expected blocks a node; expected 0");
-    } else if (verb == Verb.STATS) {
-      state.answer(session, request.correlationId, asker(session));
-    } else if (isOfAll) {
-      flushAll(session);
-    } else if (needsNamespace(verb) && !Registrations.isRegistered(session, request)) {
-      writer.refuse(
-          session,
-          request,
-          Status.NAMESPACE_UNKNOWN,
-          "namespace " + number + " is not registered in this session: register it first");
-    } else {
-      verbs.handle(session, request);
+    try {
+      if (!VerbRoles.mayCall(session.role(), verb)) {
+        writer.refuse(
+            session,
+            request,
+            Status.DENIED,
+            VerbRoles.refusal(verb.toString(), session.role(), verb));
+      } else if (request.shard != 0
+          && verb != Verb.RESERVE
+          && !request.has(RequestDescriptor.FLAG_EXPECTED)) {
+        writer.refuse(
+            session,
+            request,
+            Status.INVALID_ARGUMENT,
+            "shard is "
+                + Integer.toUnsignedLong(request.shard)
+                + ": only RESERVE names a shard, and ACQUIRE of expected blocks a node; expected 0");
+      } else if (verb == Verb.STATS) {
+        state.answer(session, request.correlationId, asker(session));
+      } else if (isOfAll) {
+        flushAll(session);
+      } else if (needsNamespace(verb) && !Registrations.isRegistered(session, request)) {
+        writer.refuse(
+            session,
+            request,
+            Status.NAMESPACE_UNKNOWN,
+            "namespace " + number + " is not registered in this session: register it first");
+      } else {
+        verbs.handle(session, request);
+      }
+      if (!request.isOperation) {
+        requests.answered(request);
+      }
+    } finally {
+      requests.handled();
     }
-    if (!request.isOperation) {
-      requests.answered(request);
-    }
-    requests.handled();
     return true;
   }
 
