@@ -4,12 +4,12 @@ import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameException;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.Messages;
 import io.kvtier.tiers.node.NodeLink;
+import io.kvtier.tiers.transfer.TracedRequest;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.BitSet;
@@ -73,7 +73,7 @@ final class PieceSender {
     int underway;
 
     /** The traced request that waits for the block; null if there is none. */
-    final @Nullable TraceContext request;
+    final @Nullable TracedRequest request;
 
     final long sinceNs;
 
@@ -83,7 +83,7 @@ final class PieceSender {
     Followed(
         long id,
         Messages.Follow wanted,
-        @Nullable TraceContext request,
+        @Nullable TracedRequest request,
         long sinceNs,
         BiConsumer<Followed, NodeCall.Followed> told) {
       this.id = id;
@@ -124,7 +124,7 @@ final class PieceSender {
    *
    * @param request the traced request that waits for the block; null if there is none
    */
-  void follow(Session session, NodeLink from, Frame frame, @Nullable TraceContext request)
+  void follow(Session session, NodeLink from, Frame frame, @Nullable TracedRequest request)
       throws FrameException {
     Messages.Follow wanted = Messages.Follow.of(frame.body());
     long id = frame.id();
@@ -277,7 +277,7 @@ final class PieceSender {
   }
 
   private void served(Followed followed, Status status) {
-    TraceContext request = followed.request;
+    TracedRequest request = followed.request;
     if (request != null) {
       server.served(
           new ServedBlock(

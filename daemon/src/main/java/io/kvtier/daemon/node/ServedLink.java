@@ -7,7 +7,6 @@ import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.Printable;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.node.DirectoryMessages;
@@ -16,6 +15,7 @@ import io.kvtier.tiers.node.FrameException;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.Messages;
 import io.kvtier.tiers.node.NodeLink;
+import io.kvtier.tiers.transfer.TracedRequest;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -62,7 +62,7 @@ final class ServedLink implements NodeLink.Listener {
   private boolean hasAnnounced;
 
   /** The traced request that wants blocks, and the FETCH or FOLLOW that names them. */
-  private @Nullable TraceContext traced;
+  private @Nullable TracedRequest traced;
 
   private long tracedId;
   private int fetches;
@@ -146,8 +146,8 @@ final class ServedLink implements NodeLink.Listener {
   }
 
   /** The traced request whose blocks a frame names; null if there is none. */
-  private @Nullable TraceContext takeTrace(long id) {
-    TraceContext request = id == tracedId ? traced : null;
+  private @Nullable TracedRequest takeTrace(long id) {
+    TracedRequest request = id == tracedId ? traced : null;
     traced = null;
     return request;
   }
@@ -286,7 +286,7 @@ final class ServedLink implements NodeLink.Listener {
     Messages.Keys keys = Messages.Keys.ofFetch(frame.body());
     long id = frame.id();
     int fitting = Math.min(keys.count(), LEASES_MAX - fetches - leases.size());
-    TraceContext request = takeTrace(id);
+    TracedRequest request = takeTrace(id);
     Wanted wanted = new Wanted(id, request, request == null ? 0 : server.nowNs());
     int taken = fitting > 0 && lease(now, from, wanted, keys.first(fitting)) ? fitting : 0;
     // The link bounds such answers: it reads nothing when too many wait.
@@ -303,7 +303,7 @@ final class ServedLink implements NodeLink.Listener {
    * @param request the traced request that waits for them; null if there is none
    * @param sinceNs when it came, if it is traced
    */
-  private record Wanted(long firstId, @Nullable TraceContext request, long sinceNs) {}
+  private record Wanted(long firstId, @Nullable TracedRequest request, long sinceNs) {}
 
   /** Asks the index for leases; false if too much waits for the index. */
   private boolean lease(Session now, NodeLink from, Wanted wanted, Messages.Keys keys) {
@@ -339,7 +339,7 @@ final class ServedLink implements NodeLink.Listener {
 
   /** What is done when the answer about a block was sent. */
   private Runnable onSent(Wanted wanted, NodeCall.Leased leased, long readyNs) {
-    TraceContext request = wanted.request;
+    TracedRequest request = wanted.request;
     return request == null ? () -> {} : () -> served(request, leased, wanted.sinceNs, readyNs);
   }
 
@@ -367,7 +367,7 @@ final class ServedLink implements NodeLink.Listener {
     from.send(answer(FrameType.NONE, status, id), MemorySegment.NULL, sent);
   }
 
-  private void served(TraceContext request, NodeCall.Leased leased, long sinceNs, long readyNs) {
+  private void served(TracedRequest request, NodeCall.Leased leased, long sinceNs, long readyNs) {
     Status status =
         switch (leased) {
           case NodeCall.Leased.Here _ -> Status.OK;

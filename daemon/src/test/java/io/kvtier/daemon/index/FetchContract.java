@@ -8,12 +8,12 @@ import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.node.Messages;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.TracedRequest;
 import java.io.IOException;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
@@ -136,7 +136,7 @@ abstract class FetchContract extends ServedContract {
         List.of(Status.OK, Status.MISS), served.stream().map(ServedBlock::status).toList());
     assertEquals(BLOCK, served.getFirst().bytes());
     for (ServedBlock one : served) {
-      assertEquals(new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED), one.request());
+      assertEquals(new TracedRequest(1, 2, 3), one.request());
       assertTrue(one.startNs() <= one.readyNs() && one.readyNs() <= one.endNs(), one::toString);
     }
     release(Status.OK, leases);

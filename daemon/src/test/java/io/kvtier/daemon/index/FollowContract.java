@@ -8,11 +8,11 @@ import io.kvtier.daemon.index.session.ServedBlock;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.node.Frame;
 import io.kvtier.tiers.node.FrameType;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.TracedRequest;
 import java.io.IOException;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
@@ -109,7 +109,7 @@ abstract class FollowContract extends FetchContract {
     await(() -> sender.frames.stream().anyMatch(one -> one.type() == FrameType.WHOLE));
     await(() -> served.size() == 1);
     ServedBlock block = served.getFirst();
-    assertEquals(new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED), block.request());
+    assertEquals(new TracedRequest(1, 2, 3), block.request());
     assertEquals(Status.OK, block.status());
     assertEquals(BLOCK, block.bytes());
   }

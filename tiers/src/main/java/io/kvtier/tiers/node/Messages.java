@@ -1,7 +1,7 @@
 package io.kvtier.tiers.node;
 
-import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.object.BlockKey;
+import io.kvtier.tiers.transfer.TracedRequest;
 import io.kvtier.tiers.transfer.Transfer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -409,7 +409,7 @@ public final class Messages {
   }
 
   /** The body of a TRACE. */
-  static ByteBuffer traceOf(TraceContext request) {
+  static ByteBuffer traceOf(TracedRequest request) {
     return little(TRACE_BYTES)
         .putLong(request.traceHigh())
         .putLong(request.traceLow())
@@ -418,7 +418,7 @@ public final class Messages {
   }
 
   /** Reads the body of a TRACE. */
-  public static TraceContext trace(ByteBuffer body) throws FrameException {
+  public static TracedRequest trace(ByteBuffer body) throws FrameException {
     if (body.remaining() != TRACE_BYTES) {
       throw new FrameException(
           "a TRACE has " + body.remaining() + " bytes, expected " + TRACE_BYTES);
@@ -429,7 +429,7 @@ public final class Messages {
     if ((high | low) == 0 || span == 0) {
       throw new FrameException("a TRACE has ids of zeros");
     }
-    return new TraceContext(high, low, span, TraceContext.FLAG_SAMPLED);
+    return new TracedRequest(high, low, span);
   }
 
   /** The body of a RELEASE. */

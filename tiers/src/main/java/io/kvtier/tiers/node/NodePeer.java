@@ -1,6 +1,8 @@
 package io.kvtier.tiers.node;
 
-import io.kvtier.protocol.Records;
+import io.kvtier.tiers.transfer.Checksums;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 
@@ -50,7 +52,7 @@ public final class NodePeer {
   NodePeer(int number, NodeAddress address, int readers) {
     this.number = number;
     this.address = address;
-    numberOfAddress = Records.numberOfNode(address.toString());
+    numberOfAddress = numberOf(address.toString());
     states = new AtomicReferenceArray<>(readers);
     for (int i = 0; i < readers; i++) {
       states.set(i, State.CONNECTING);
@@ -65,10 +67,14 @@ public final class NodePeer {
   /**
    * Whether a request that has a number means this node.
    *
-   * @param number as {@link Records#numberOfNode} makes it
+   * @param number the CRC32C of a name or an address
    */
   boolean isCalled(int number) {
     return numberOfAddress == number || numberOfName == number;
+  }
+
+  private static int numberOf(String text) {
+    return Checksums.of(MemorySegment.ofArray(text.getBytes(StandardCharsets.UTF_8)));
   }
 
   public NodeAddress address() {
@@ -167,7 +173,7 @@ public final class NodePeer {
   boolean welcomed(String called, long started) {
     boolean isNew = incarnation != 0 && incarnation != started;
     name = called;
-    numberOfName = Records.numberOfNode(called);
+    numberOfName = numberOf(called);
     incarnation = started;
     why = "";
     return isNew;

@@ -1,7 +1,7 @@
 package io.kvtier.tiers.node;
 
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
+import io.kvtier.tiers.transfer.TracedRequest;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -292,7 +292,7 @@ final class PeerLink implements NodeLink.Listener {
 
   /** The frame that comes before a FETCH or FOLLOW of blocks that a traced request waits for. */
   @Nullable Frame trace(Transfer block, long id) {
-    TraceContext request = block.request;
+    TracedRequest request = block.request;
     return request == null
         ? null
         : frame(FrameType.TRACE, Status.OK, id).with(Messages.traceOf(request));

@@ -3,7 +3,6 @@ package io.kvtier.tiers.transfer;
 import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.layout.encoding.EncodingErrors;
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
@@ -137,7 +136,7 @@ public final class Transfer {
   public int pieces;
 
   /** LOAD: the traced request that waits for the block, for another node; null if there is none. */
-  public @Nullable TraceContext request;
+  public @Nullable TracedRequest request;
 
   /**
    * The block of a STORE will be deleted: its row must not be written. Or nobody waits for the

@@ -9,10 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
 import io.kvtier.tiers.object.BlockKey;
 import io.kvtier.tiers.object.ObjectKey;
 import io.kvtier.tiers.object.PresenceCache.Presence;
+import io.kvtier.tiers.transfer.TracedRequest;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.lang.foreign.Arena;
@@ -298,7 +298,7 @@ final class NodeReaderTest {
 
   @Test
   void fetches_ofATracedRequest_areAFrameOfTheirOwn_andFollowItsTrace() throws FrameException {
-    TraceContext request = new TraceContext(1, 2, 3, TraceContext.FLAG_SAMPLED);
+    TracedRequest request = new TracedRequest(1, 2, 3);
     know(0, Frame.IN_MEMORY, Frame.ABSENT);
     know(1, Frame.IN_MEMORY, Frame.ABSENT);
     know(2, Frame.IN_MEMORY, Frame.ABSENT);

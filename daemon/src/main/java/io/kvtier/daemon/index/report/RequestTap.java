@@ -20,6 +20,7 @@ import io.kvtier.protocol.TierId;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.tiers.transfer.Inbox;
+import io.kvtier.tiers.transfer.TracedRequest;
 import io.kvtier.tiers.transfer.Transfer;
 import java.lang.foreign.MemorySegment;
 import java.util.EnumSet;
@@ -359,10 +360,7 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   public void fetching(Transfer transfer) {
     RequestOrigin origin = handling == null ? waiting(transfer.block) : handling;
     transfer.request =
-        origin == null
-            ? null
-            : new TraceContext(
-                origin.traceHigh, origin.traceLow, origin.spanId, TraceContext.FLAG_SAMPLED);
+        origin == null ? null : new TracedRequest(origin.traceHigh, origin.traceLow, origin.spanId);
   }
 
   /** A traced request that waits for a block; null if there is none. */
@@ -386,7 +384,7 @@ public final class RequestTap implements RequestWatch, TransferWatch {
   /** Reports a block that another node wanted; from any thread. */
   public void served(ServedBlock block) {
     if (isTracing) {
-      TraceContext request = block.request();
+      TracedRequest request = block.request();
       boolean isOk = block.status() == Status.OK;
       tell(
           new RequestTold.Span(

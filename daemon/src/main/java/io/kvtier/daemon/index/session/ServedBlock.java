@@ -1,7 +1,7 @@
 package io.kvtier.daemon.index.session;
 
 import io.kvtier.protocol.Status;
-import io.kvtier.protocol.TraceContext;
+import io.kvtier.tiers.transfer.TracedRequest;
 
 /**
  * A block that a traced request of another node wanted from here. Times are CLOCK_MONOTONIC, ns.
@@ -13,4 +13,4 @@ import io.kvtier.protocol.TraceContext;
  * @param endNs when the last bytes were sent
  */
 public record ServedBlock(
-    TraceContext request, Status status, long bytes, long startNs, long readyNs, long endNs) {}
+    TracedRequest request, Status status, long bytes, long startNs, long readyNs, long endNs) {}
