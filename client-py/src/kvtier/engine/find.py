@@ -100,7 +100,10 @@ class Search:
             first, keys = asked
             answer_by_ns = instant_after(self._settings.lookup_s_max if timeout_s is None else timeout_s)
             found = self._run(lambda context: self._holding(context, keys, first), answer_by_ns)
-            return self._hit(found, found.blocks) if found is not None else nothing
+            if found is None:
+                return nothing
+            self._count_hit(found.blocks)
+            return found
         except Exception as error:
             # An engine goes on whatever its cache does.
             self._guard.tell(f"cannot look up blocks: {error!r}")
@@ -119,13 +122,16 @@ class Search:
                 return 0
             _, keys = asked
             end = self._run(lambda context: self._counting(context, keys), instant_after(self._settings.lookup_s_max), waits_for_objects)
-            return self._hit(end, self.units.needed(0, end)) * self.units.tokens if end is not None else 0
+            if end is None:
+                return 0
+            self._count_hit(self.units.needed(0, end))
+            return end * self.units.tokens
         except Exception as error:
             self._guard.tell(f"cannot look up blocks: {error!r}")
             return 0
 
     def _asked(self, request: Sought, had_tokens: int) -> tuple[int, list[list[bytes]]] | None:
-        """What the daemon is asked: how many units the engine has, and the keys for each group; None: nothing."""
+        """The question to the daemon: how many units the engine has, and the keys for each group; None: there is no question."""
         units = self.units
         first, rest = divmod(had_tokens, units.tokens)
         if rest or not self._settings.load or not self._guard.may_ask() or self._keys.salt(request) is None:
@@ -141,11 +147,18 @@ class Search:
     ) -> T | None:
         """Asks the daemon; again, if that finds more: as long as the object store is asked, and once in a new session. None: nothing was found."""
         begun_ns = time.monotonic_ns()
+        try:
+            return self._answer(steps, answer_by_ns, waits_for_objects)
+        finally:
+            self._guard.count(lookups=1, lookup_us=(time.monotonic_ns() - begun_ns) // 1000)
+
+    def _answer(
+        self, steps: Callable[[Context], Operation[tuple[list[Lookup], T | None]]], answer_by_ns: int, waits_for_objects: bool
+    ) -> T | None:
         is_new = False
         while True:
             link = self._client._connection.link(answer_by_ns)
             if link is None:
-                self._guard.count(lookups=1)
                 return None
             context = context_of(link, self.units.groups[0].namespaces[0], answer_by_ns)
             answers, found = run(context, steps(context))
@@ -155,15 +168,12 @@ class Search:
                 continue
             is_sought = found is None and waits_for_objects and sought_blocks(answers) > 0
             if not is_sought or time.monotonic_ns() + int(_ASK_AGAIN_S * 1e9) >= answer_by_ns:
-                break
+                return found
             # The daemon asks the object store, and will know.
             time.sleep(_ASK_AGAIN_S)
-        self._guard.count(lookups=1, lookup_us=(time.monotonic_ns() - begun_ns) // 1000)
-        return found
 
-    def _hit(self, found: T, blocks: Sequence[Sized]) -> T:
+    def _count_hit(self, blocks: Sequence[Sized]) -> None:
         self._guard.count(hit_blocks=sum(map(len, blocks)))
-        return found
 
     def _counting(self, context: Context, keys: Sequence[Sequence[bytes]]) -> Operation[tuple[list[Lookup], int | None]]:
         """A lookup in all namespaces: how many units from the first are worth a load; None: none."""

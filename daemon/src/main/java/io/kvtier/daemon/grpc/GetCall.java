@@ -33,7 +33,7 @@ final class GetCall extends Call<GetResponse> {
 
   private static final int WINDOW_BLOCKS_MAX = 256;
 
-  /** The most time that expected blocks have to reach the client; a quarter of a short timeout. */
+  /** The most time for blocks on their way to the client; of a short timeout, a quarter. */
   private static final long ANSWER_NS_MAX = TimeUnit.MILLISECONDS.toNanos(250);
 
   private static final int WINDOWS_MAX = 2;
@@ -189,13 +189,13 @@ final class GetCall extends Call<GetResponse> {
             answer -> onAcquired(from, answer));
   }
 
-  /** When the index answers: what has come by then must reach the client before its deadline. */
+  /**
+   * The instant at which the index answers, also for blocks that have not come. The blocks that
+   * have come must reach the client before its own deadline, or it loses them, too.
+   */
   private long answerByNs() {
     long endNs = deadlineNs();
-    if (endNs == 0 || expectedFrom.isEmpty()) {
-      return endNs;
-    }
-    return endNs - Math.clamp((endNs - System.nanoTime()) / 4, 0, ANSWER_NS_MAX);
+    return endNs == 0 ? 0 : endNs - Math.clamp((endNs - System.nanoTime()) / 4, 0, ANSWER_NS_MAX);
   }
 
   private void onAcquired(int from, IndexAnswer answer) {

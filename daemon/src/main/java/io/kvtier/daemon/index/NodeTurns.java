@@ -67,7 +67,7 @@ final class NodeTurns {
     };
   }
 
-  /** Carries out all calls of a session that has ended: they end quickly. */
+  /** Carries out all calls of a session that has ended. Such calls look nothing up. */
   void end(Session session) {
     if (!session.nodeCalls.isEmpty()) {
       due.remove(session);

@@ -35,7 +35,7 @@ public final class NodeServer {
   /** The shortest time between two looks for links that must not stay. */
   private static final long LOOK_EVERY_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
-  /** After this long, links have their turns before the next tasks. */
+  /** The longest time for tasks in one round. Then links have their turns. */
   private static final long TASKS_NS = TimeUnit.MILLISECONDS.toNanos(1);
 
   /**

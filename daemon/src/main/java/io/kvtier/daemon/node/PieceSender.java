@@ -77,7 +77,7 @@ final class PieceSender {
 
     final long sinceNs;
 
-    /** When the first news of the block came; 0: there are none. */
+    /** The instant of the first news of the block; 0: there are none. */
     long newsNs;
 
     Followed(

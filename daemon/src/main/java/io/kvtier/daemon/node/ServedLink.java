@@ -290,8 +290,8 @@ final class ServedLink implements NodeLink.Listener {
     Wanted wanted = new Wanted(id, request, request == null ? 0 : server.nowNs());
     int taken = fitting > 0 && lease(now, from, wanted, keys.first(fitting)) ? fitting : 0;
     // The link bounds such answers: it reads nothing when too many wait.
+    NodeCall.Leased busy = new NodeCall.Leased.Busy();
     for (int i = taken; i < keys.count(); i++) {
-      NodeCall.Leased busy = new NodeCall.Leased.Busy();
       leased(from, id + i, busy, onSent(wanted, busy, wanted.sinceNs));
     }
   }
@@ -337,7 +337,7 @@ final class ServedLink implements NodeLink.Listener {
     }
   }
 
-  /** What is done when the answer about a block was sent. */
+  /** The action after the answer about a block was sent: a traced request gets a span. */
   private Runnable onSent(Wanted wanted, NodeCall.Leased leased, long readyNs) {
     TracedRequest request = wanted.request;
     return request == null ? () -> {} : () -> served(request, leased, wanted.sinceNs, readyNs);

@@ -12,10 +12,10 @@ final class SimulatedEncodings {
   /** The raw bytes of a granule, which is a head of a block, too. */
   static final int GRANULE_BYTES = 4096;
 
-  /** So that the encodings are drawn apart from all else. */
+  /** The seed of the encodings, which are drawn apart from all else. */
   private static final long ENCODED = 0x454e434fL;
 
-  /** So that the lossy ones are drawn apart from the others, whose seeds are older. */
+  /** The seed of the lossy encodings, which are drawn apart from the older ones. */
   private static final long LOSSY = 0x4c4f5353L;
 
   private final @Nullable EncodingKind[] kinds;

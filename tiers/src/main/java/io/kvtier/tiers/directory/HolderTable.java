@@ -39,7 +39,7 @@ public final class HolderTable implements AutoCloseable {
   private final MemorySegment memory;
   private final int buckets;
 
-  /** With more entries, moves that end at a free place get long. */
+  /** The most entries with which moves end soon at a free place. */
   private final long movesSizeMax;
 
   private long size;

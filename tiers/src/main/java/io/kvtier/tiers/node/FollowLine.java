@@ -91,7 +91,7 @@ final class FollowLine {
       Frame next = unsent.remove();
       link.send(next);
       if (next.type() == FrameType.TRACE) {
-        // The FOLLOW that it is of: no other frame may come between them.
+        // The FOLLOW of this TRACE: no other frame may come between both.
         link.send(unsent.remove());
       }
     }

@@ -65,9 +65,9 @@ public final class NodePeer {
   }
 
   /**
-   * Whether a request that has a number means this node.
+   * Whether this node has a number: the CRC32C of its name or of its address.
    *
-   * @param number the CRC32C of a name or an address
+   * @param number of the node that a request names
    */
   boolean isCalled(int number) {
     return numberOfAddress == number || numberOfName == number;

@@ -190,7 +190,7 @@ public final class NodeReader {
   void leave(NodePeer peer, Runnable left) {
     change(() -> {
       List<PeerLink> gone = links.stream().filter(link -> link.peer().equals(peer)).toList();
-      // Also what waits for the node itself must not be tried with the next one of its number.
+      // Fetches that wait for the node itself must not be tried with the next node of its number.
       forget(peer);
       links.removeAll(gone);
       gone.forEach(link -> byNumber[peer.number()] = null);

@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
- * What names a block among all: its namespace, group and key.
+ * The name of a block among all blocks: namespace, group and key.
  *
  * @param namespaceHigh the upper half of the namespace's fingerprint
  * @param key not changed any more

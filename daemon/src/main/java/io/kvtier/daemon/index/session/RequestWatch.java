@@ -17,7 +17,7 @@ public interface RequestWatch {
   void arrived(Request request, MemorySegment segment, long context, long nowNs)
       throws ProtocolViolation;
 
-  /** What a request does at once has been done: what begins from here on is not its doing. */
+  /** The verb of a request has returned. Reads that begin later are not begun by the request. */
   void handled();
 
   /** A request is refused as a whole. */

@@ -83,7 +83,7 @@ public final class Acquires implements Peers.Tiers {
     long leaseNs =
         request.argument <= 0 ? times.leaseNs() : Math.min(request.argument, times.leaseNsMax());
     boolean noWait = request.has(RequestDescriptor.FLAG_NO_WAIT);
-    // Nobody would wait for the expected blocks of a request that waits for nothing.
+    // A request with FLAG_NO_WAIT waits for no block, so the index would give expected blocks up.
     boolean isExpected = !noWait && request.has(RequestDescriptor.FLAG_EXPECTED);
     // Expected blocks come one after the other: none is given up before the others are there.
     operation.value = (isExpected ? request.deadlineNs : operation.beganNs) + leaseNs;

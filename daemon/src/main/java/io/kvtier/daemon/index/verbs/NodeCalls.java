@@ -64,7 +64,8 @@ public final class NodeCalls {
   }
 
   /**
-   * Carries a call out. Those of a session that has ended are answered, and find and hold nothing.
+   * Carries a call out. A call of a session that has ended is answered, and finds and holds
+   * nothing.
    */
   public void handle(Session session, NodeCall call) {
     switch (call) {

@@ -158,8 +158,7 @@ public final class RequestAdapter {
             RequestDescriptor.PRIORITY_LOW);
     request.correlationId = Words.getLong(segment, at + RequestDescriptor.CORRELATION_OFFSET);
     int number = Words.getInt(segment, at + RequestDescriptor.NAMESPACE_OFFSET);
-    boolean isOfAll = verb == Verb.FLUSH && number == RequestDescriptor.NAMESPACE_ALL;
-    request.namespaceId = isOfAll ? number : verbs.namespaceOf(number);
+    request.namespaceId = isOfAll(verb, number) ? number : verbs.namespaceOf(number);
     request.group = Words.getShort(segment, at + RequestDescriptor.GROUP_OFFSET);
     request.argument = Words.getLong(segment, at + RequestDescriptor.ARGUMENT_OFFSET);
     long deadline = Words.getLong(segment, at + RequestDescriptor.DEADLINE_OFFSET);
@@ -193,35 +192,7 @@ public final class RequestAdapter {
         hasContext ? at + recordBytes - RequestDescriptor.CONTEXT_BYTES : 0,
         nowNs);
     try {
-      if (!VerbRoles.mayCall(session.role(), verb)) {
-        writer.refuse(
-            session,
-            request,
-            Status.DENIED,
-            VerbRoles.refusal(verb.toString(), session.role(), verb));
-      } else if (request.shard != 0
-          && verb != Verb.RESERVE
-          && !request.has(RequestDescriptor.FLAG_EXPECTED)) {
-        writer.refuse(
-            session,
-            request,
-            Status.INVALID_ARGUMENT,
-            "shard is "
-                + Integer.toUnsignedLong(request.shard)
-                + ": only RESERVE names a shard, and ACQUIRE of expected blocks a node; expected 0");
-      } else if (verb == Verb.STATS) {
-        state.answer(session, request.correlationId, asker(session));
-      } else if (isOfAll) {
-        flushAll(session);
-      } else if (needsNamespace(verb) && !Registrations.isRegistered(session, request)) {
-        writer.refuse(
-            session,
-            request,
-            Status.NAMESPACE_UNKNOWN,
-            "namespace " + number + " is not registered in this session: register it first");
-      } else {
-        verbs.handle(session, request);
-      }
+      carryOut(session, request, number);
       if (!request.isOperation) {
         requests.answered(request);
       }
@@ -229,6 +200,48 @@ public final class RequestAdapter {
       requests.handled();
     }
     return true;
+  }
+
+  /**
+   * Has a request done, or refuses it.
+   *
+   * @param number of the namespace, as the session knows it
+   */
+  private void carryOut(Session session, Request request, int number) throws ProtocolViolation {
+    Verb verb = request.verb;
+    if (!VerbRoles.mayCall(session.role(), verb)) {
+      writer.refuse(
+          session,
+          request,
+          Status.DENIED,
+          VerbRoles.refusal(verb.toString(), session.role(), verb));
+    } else if (request.shard != 0
+        && verb != Verb.RESERVE
+        && !request.has(RequestDescriptor.FLAG_EXPECTED)) {
+      writer.refuse(
+          session,
+          request,
+          Status.INVALID_ARGUMENT,
+          "shard is "
+              + Integer.toUnsignedLong(request.shard)
+              + ": only RESERVE names a shard, and ACQUIRE of expected blocks a node; expected 0");
+    } else if (verb == Verb.STATS) {
+      state.answer(session, request.correlationId, asker(session));
+    } else if (isOfAll(verb, number)) {
+      flushAll(session);
+    } else if (needsNamespace(verb) && !Registrations.isRegistered(session, request)) {
+      writer.refuse(
+          session,
+          request,
+          Status.NAMESPACE_UNKNOWN,
+          "namespace " + number + " is not registered in this session: register it first");
+    } else {
+      verbs.handle(session, request);
+    }
+  }
+
+  private static boolean isOfAll(Verb verb, int number) {
+    return verb == Verb.FLUSH && number == RequestDescriptor.NAMESPACE_ALL;
   }
 
   /**

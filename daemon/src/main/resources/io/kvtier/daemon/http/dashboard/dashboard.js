@@ -578,7 +578,7 @@ function showNamespaces({stats}) {
   ], rows, true)));
 }
 
-/** How much the blocks of lossy encodings have lost. */
+/** The errors of lossy encodings. */
 function showLosses({stats}) {
   const lossy = stats.namespaces.filter((one) => one.encoding_errors);
   byId('losses-panel').hidden = lossy.length === 0;
