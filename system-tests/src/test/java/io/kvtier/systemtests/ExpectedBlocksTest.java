@@ -212,6 +212,19 @@ final class ExpectedBlocksTest {
 
   @ParameterizedTest
   @EnumSource
+  void get_thatWaitsForNothing_expectsNothing(Way way) {
+    try (CacheClient decode = open(way);
+        Arena arena = Arena.ofShared()) {
+      CacheNamespace namespace = namespace(decode, "no-wait-" + way);
+      List<MemorySegment> into = empty(arena, 2, BLOCK_BYTES);
+      Options noWait = EXPECTING.withNoWait(true);
+      // PENDING as long as the other node is asked whether it has the blocks already.
+      await(() -> namespace.get(keys(0, 2), into, noWait).join().blocks().all(Status.MISS));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
   void get_ofBlocksThatNobodyWrites_endsAtItsTimeout(Way way) {
     try (CacheClient decode = open(way);
         KvtierClient prefill = prefill();

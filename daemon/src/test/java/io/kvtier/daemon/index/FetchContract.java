@@ -117,13 +117,17 @@ abstract class FetchContract extends ServedContract {
     assertEquals("", sender.closed);
   }
 
+  private void trace(long id) {
+    ByteBuffer ids = ByteBuffer.allocate(24).order(ByteOrder.LITTLE_ENDIAN);
+    ids.putLong(1).putLong(2).putLong(3).flip();
+    sender.open().send(frame(FrameType.TRACE, id).with(ids));
+  }
+
   @Test
   void tracedRequest_isToldOfEachBlock_andTheNextOneIsNot() throws IOException, ProtocolViolation {
     greet();
     write(77);
-    ByteBuffer ids = ByteBuffer.allocate(24).order(ByteOrder.LITTLE_ENDIAN);
-    ids.putLong(1).putLong(2).putLong(3).flip();
-    sender.open().send(frame(FrameType.TRACE, 3).with(ids));
+    trace(3);
     fetch(3, BLOCK, 77, 78);
     fetch(5, BLOCK, 77);
     long[] leases = {takeBlock(3, 77), 0};
@@ -236,11 +240,15 @@ abstract class FetchContract extends ServedContract {
       fetch(100 + (long) i * missing.length, BLOCK, missing);
     }
     fetch(500, BLOCK, Arrays.copyOf(missing, missing.length - 1));
+    trace(700);
     fetch(700, BLOCK, 77, 78);
     none(701, Status.BUSY);
     isIndexIdle = false;
     release(Status.OK, takeBlock(700, 77));
     awaitLeases(0);
+    await(() -> served.size() == 2);
+    assertEquals(
+        List.of(Status.BUSY, Status.OK), served.stream().map(ServedBlock::status).toList());
   }
 
   @Test

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvtier.protocol.Status;
 import io.kvtier.tiers.transfer.Checksums;
+import io.kvtier.tiers.transfer.TracedRequest;
 import io.kvtier.tiers.transfer.Transfer;
 import io.kvtier.tiers.transfer.TroubleLog;
 import java.lang.foreign.Arena;
@@ -61,7 +62,12 @@ final class FollowLineTest {
   }
 
   private Transfer expect(String name) {
+    return expect(name, null);
+  }
+
+  private Transfer expect(String name, @Nullable TracedRequest request) {
     Transfer block = DirectoryReader.block(7);
+    block.request = request;
     block.slab = slab;
     block.length = LENGTH;
     block.node = checksumOf(name);
@@ -137,6 +143,15 @@ final class FollowLineTest {
     assertEquals(4, slab.get(ValueLayout.JAVA_BYTE, LENGTH - 1));
     pass(0);
     assertEquals(Status.OK, node.take(FrameType.STOP).status(), "the node's lease ends");
+  }
+
+  @Test
+  void traceOfABlock_isSentWithItsFollow_alsoIfTheLinkHasRoomForOneFrame() {
+    node.sent.clear();
+    node.earlier = 255;
+    var _ = expect("a:1", new TracedRequest(1, 2, 3));
+    assertEquals(
+        List.of(FrameType.TRACE, FrameType.FOLLOW), node.sent.stream().map(Frame::type).toList());
   }
 
   @Test

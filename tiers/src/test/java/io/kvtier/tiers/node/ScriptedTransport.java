@@ -45,6 +45,9 @@ final class ScriptedTransport implements NodeTransport {
     private final long incarnation;
     private long reader;
 
+    /** The frames that wait in the link, beside those in {@link #sent}. */
+    int earlier;
+
     /** Runs when nothing writes the block any more that was discarded; null: at once. */
     @Nullable Runnable released;
 
@@ -173,7 +176,7 @@ final class ScriptedTransport implements NodeTransport {
 
     @Override
     public int queued() {
-      return 0;
+      return earlier + sent.size();
     }
 
     @Override
