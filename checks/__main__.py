@@ -4,6 +4,7 @@ import sys
 
 from checks import protocol
 from checks.documents import benchmarks, decisions, links, notice, prose, version
+from checks.packages import chart
 from checks.shared.checkout import ROOT
 
 
@@ -16,10 +17,11 @@ def main() -> int:
         *version.check(ROOT),
         *notice.check(ROOT),
         *protocol.check(ROOT),
+        *chart.check(),
     ]
     for problem in problems:
         print(problem)
-    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links, benchmarks, versions, NOTICE and the protocol are right")
+    print(f"checks: {len(problems)} problems" if problems else "checks: documents, links, benchmarks, versions, NOTICE, the protocol and the Helm chart are right")
     return 1 if problems else 0
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.documents import version
+from checks.documents.problem import Problem
 from checks.packages import publisher
 from checks.shared.checkout import ROOT
 
@@ -169,6 +170,15 @@ def generated() -> dict[Path, str]:
         CHART / "values.schema.json": json.dumps(values_schema(CONFIGURATION.read_text(encoding="utf-8")), indent=1) + "\n",
         CHART / "files/kvtier.rules.yml": RULES.read_text(encoding="utf-8"),
     }
+
+
+def check() -> list[Problem]:
+    """Every generated file is as the configuration and the alert rules have it, and the plain manifests are of this chart."""
+    stale = [file for file, text in generated().items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    problems = [Problem(str(file.relative_to(ROOT)), 1, "stale: run scripts/generate") for file in stale]
+    if f"\n# Chart: {sources_digest()}\n" not in MANIFESTS.read_text(encoding="utf-8"):
+        problems.append(Problem(str(MANIFESTS.relative_to(ROOT)), 1, "stale: run scripts/chart-check --write"))
+    return problems
 
 
 def sources_digest() -> str:
