@@ -338,6 +338,18 @@ ensure_tests() {
     die "the Python client did not install; its reason is above."
 }
 
+# UCX for the tests, in target/ucx: the library and its headers.  After find_python3.
+ensure_ucx() {
+  local ucx=libucx-cu13==1.22.0
+  if [ "$(cat "$KVTIER_ROOT/target/ucx/.installed" 2>/dev/null)" = "$ucx" ]; then return 0; fi
+  say "installing UCX in target/ucx (43 MB, once)"
+  ensure_venv "$KVTIER_ROOT/target/venv"
+  rm -rf "$KVTIER_ROOT/target/ucx"
+  "$KVTIER_ROOT/target/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+    --target "$KVTIER_ROOT/target/ucx" "$ucx" >&2 || die "UCX did not install; the reason is above."
+  echo "$ucx" >"$KVTIER_ROOT/target/ucx/.installed"
+}
+
 # Whether no source of the Python client is newer than its installation, which has left the file $1.
 client_is_fresh() {
   local newer

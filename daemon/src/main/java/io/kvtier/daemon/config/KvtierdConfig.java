@@ -88,6 +88,7 @@ public record KvtierdConfig(
    * @param tokenFile has the token that this daemon shows; null for none
    * @param connections the maximum connections of others
    * @param sendBufferBytes the send buffer of a connection to another node; 0: the kernel chooses
+   * @param ucxLibrary the library of UCX that moves blocks; null: blocks go over the connections
    * @param directoryBytes the memory for this node's part of the directory
    * @param pushedShare the share of a tenant's host memory that blocks of other nodes may fill
    * @param tokenlessRole what nodes may do here that show no token, because none is asked for
@@ -106,6 +107,7 @@ public record KvtierdConfig(
       long askNs,
       long fetchNs,
       int sendBufferBytes,
+      @Nullable String ucxLibrary,
       NodeDirectoryUse directory,
       long directoryBytes,
       double pushedShare,

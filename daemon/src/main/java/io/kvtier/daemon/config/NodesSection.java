@@ -62,6 +62,7 @@ final class NodesSection {
             keys.positiveDuration("nodes.ask_timeout"),
             keys.positiveDuration("nodes.fetch_timeout"),
             (int) keys.size("nodes.send_buffer", 0, SEND_BUFFER_MAX),
+            ucxLibrary(),
             keys.get("nodes.directory", NodesSection::directory, "auto, on or off"),
             keys.size("nodes.directory_bytes", DIRECTORY_BYTES_MIN, DIRECTORY_BYTES_MAX),
             pushedShare,
@@ -74,6 +75,26 @@ final class NodesSection {
       requireTrust(config);
     }
     return config;
+  }
+
+  private @Nullable String ucxLibrary() {
+    String library = keys.text("nodes.ucx_library");
+    if (!keys.get("nodes.transport", NodesSection::isUcx, "tcp or ucx")) {
+      return null;
+    }
+    keys.require(
+        "nodes.ucx_library",
+        !library.isEmpty(),
+        "the path or the name of libucp, because nodes.transport is ucx");
+    return library;
+  }
+
+  private static boolean isUcx(String text) {
+    return switch (text) {
+      case "tcp" -> false;
+      case "ucx" -> true;
+      default -> throw new IllegalArgumentException();
+    };
   }
 
   private @Nullable Path file(String key) {

@@ -6,6 +6,7 @@ import io.kvtier.daemon.config.KvtierdConfig.NodesConfig;
 import io.kvtier.daemon.member.Discovery;
 import io.kvtier.tiers.files.ByteSize;
 import io.kvtier.tiers.node.NodeAddress;
+import io.kvtier.tiers.node.ucx.UcxFabric;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -62,6 +63,10 @@ final class NodeChecks {
               "set nodes.security to tls_and_tokens, unless all machines in the network may"));
     }
     addSendBuffer(findings);
+    String library = config.ucxLibrary();
+    if (library != null) {
+      addUcx(findings, library);
+    }
     NodeAddress listen = config.listen();
     if (listen != null && !isRunning) {
       findings.add(port(listen, "nodes.listen"));
@@ -102,6 +107,28 @@ final class NodeChecks {
                 CHECK,
                 what,
                 "run 'sysctl -w net.core.wmem_max=" + wanted + "', or set nodes.send_buffer to 0"));
+  }
+
+  private void addUcx(List<Finding> findings, String library) {
+    try {
+      findings.add(
+          Finding.pass(
+              CHECK, "nodes.ucx_library '" + library + "' is UCX " + UcxFabric.check(library)));
+    } catch (IOException e) {
+      findings.add(
+          Finding.fail(
+              CHECK,
+              "nodes.transport is ucx, and UCX does not start: " + e.getMessage(),
+              "install UCX 1.13 or newer, correct nodes.ucx_library, or set nodes.transport to tcp"));
+    }
+    if (config.security() != NodeSecurity.PLAINTEXT_WITHOUT_TOKENS) {
+      findings.add(
+          Finding.warn(
+              CHECK,
+              "nodes.transport is ucx: the bytes of blocks are not encrypted",
+              "let only trusted machines into the network of the nodes, or set nodes.transport to"
+                  + " tcp"));
+    }
   }
 
   private static List<Finding> members(Discovery discovery) {

@@ -24,12 +24,14 @@ import io.kvtier.protocol.linux.HostName;
 import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.node.Fabric;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeHints;
 import io.kvtier.tiers.node.NodePeer;
 import io.kvtier.tiers.node.NodeReader;
 import io.kvtier.tiers.node.NodeTier;
 import io.kvtier.tiers.node.TcpTransport;
+import io.kvtier.tiers.node.ucx.UcxFabric;
 import io.kvtier.tiers.transfer.TroubleLog;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
@@ -108,9 +110,16 @@ public final class Nodes implements AutoCloseable {
               + " and everybody on the way can change them",
           config.listen() == null ? "another node" : config.listen());
     }
+    if (config.ucxLibrary() != null) {
+      LOG.warn(
+          "nodes.transport is ucx: the bytes of blocks are not encrypted, and everybody who can reach"
+              + " the ports of UCX can harm this process");
+    }
     List<TcpTransport> transports = new ArrayList<>();
     for (int i = 0; i < config.threads(); i++) {
-      transports.add(new TcpTransport(context, config.certificateName(), config.sendBufferBytes()));
+      transports.add(
+          new TcpTransport(
+              context, config.certificateName(), config.sendBufferBytes(), fabric(config)));
     }
     tier =
         new NodeTier(
@@ -157,6 +166,22 @@ public final class Nodes implements AutoCloseable {
     }
     SSLContext context = tls.ofNodes(ca);
     return () -> context;
+  }
+
+  private static @Nullable Fabric fabric(NodesConfig config) throws IOException {
+    String library = config.ucxLibrary();
+    if (library == null) {
+      return null;
+    }
+    try {
+      return new UcxFabric(library, Map.of());
+    } catch (IOException e) {
+      throw new IOException(
+          "nodes.transport is ucx, and UCX does not start: "
+              + e.getMessage()
+              + "; correct nodes.ucx_library, or set nodes.transport to tcp",
+          e);
+    }
   }
 
   /** The name of this node. */

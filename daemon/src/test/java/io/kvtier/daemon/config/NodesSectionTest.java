@@ -107,6 +107,8 @@ class NodesSectionTest {
         "nodes.directory=maybe | auto, on or off",
         "nodes.directory_bytes=1KiB | nodes.directory_bytes",
         "nodes.send_buffer=1GiB | nodes.send_buffer",
+        "nodes.transport=rdma | tcp or ucx",
+        "nodes.transport=ucx nodes.ucx_library= | the path or the name of libucp",
       })
   void mistake_namesItsCure(String settings, String expected) {
     ConfigException e = assertThrows(ConfigException.class, () -> plain(settings.split(" ")));
@@ -128,6 +130,12 @@ class NodesSectionTest {
       ConfigException e = assertThrows(ConfigException.class, () -> plain(wrong));
       assertTrue(String.valueOf(e.getMessage()).contains("expected at most"), e.getMessage());
     }
+  }
+
+  @Test
+  void library_isUsed_onlyWithUcx() throws ConfigException {
+    assertEquals(null, plain("nodes.ucx_library=/opt/libucp.so.0").ucxLibrary());
+    assertEquals("libucp.so.0", plain("nodes.transport=ucx").ucxLibrary());
   }
 
   @Test

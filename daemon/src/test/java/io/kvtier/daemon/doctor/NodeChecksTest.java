@@ -33,6 +33,15 @@ class NodeChecksTest {
       @Nullable NodeAddress listen,
       NodeSecurity security,
       NodeAddress... peers) {
+    return config(sendBufferBytes, null, listen, security, peers);
+  }
+
+  private static NodesConfig config(
+      int sendBufferBytes,
+      @Nullable String ucxLibrary,
+      @Nullable NodeAddress listen,
+      NodeSecurity security,
+      NodeAddress... peers) {
     return new NodesConfig(
         "",
         listen,
@@ -47,6 +56,7 @@ class NodeChecksTest {
         1,
         1,
         sendBufferBytes,
+        ucxLibrary,
         NodeDirectoryUse.OFF,
         1,
         0.5,
@@ -109,6 +119,21 @@ class NodeChecksTest {
     }
   }
 
+  @Test
+  void ucx_thatIsMissing_isAFault_andItsPlaintextIsTold() {
+    NodesConfig config =
+        config(
+            1, "/no/libucp.so", null, NodeSecurity.TLS_AND_TOKENS, new NodeAddress("127.0.0.1", 1));
+    List<String> found =
+        findings(config).stream()
+            .filter(one -> one.toString().contains("ucx"))
+            .map(one -> one.level() + " " + one)
+            .toList();
+    assertEquals(2, found.size(), found.toString());
+    assertTrue(found.get(0).startsWith("FAIL") && found.get(0).contains("/no/libucp.so"));
+    assertTrue(found.get(1).startsWith("WARN") && found.get(1).contains("not encrypted"));
+  }
+
   private static NodesConfig finding(NodeAddress listen, Discovery discovery) {
     return new NodesConfig(
         "",
@@ -124,6 +149,7 @@ class NodeChecksTest {
         1,
         1,
         1,
+        null,
         NodeDirectoryUse.OFF,
         1,
         0.5,

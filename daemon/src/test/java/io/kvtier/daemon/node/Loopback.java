@@ -1,5 +1,6 @@
 package io.kvtier.daemon.node;
 
+import io.kvtier.tiers.node.Fabric;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeTransport;
 import io.kvtier.tiers.node.TcpTransport;
@@ -26,9 +27,24 @@ public final class Loopback implements AutoCloseable {
    */
   public Loopback(@Nullable Supplier<SSLContext> tls, SimulatedNetwork.Acceptor acceptor)
       throws IOException {
+    this(tls, acceptor, null, null);
+  }
+
+  /**
+   * Listens.
+   *
+   * @param fromFabric moves the blocks of the side that connects
+   * @param toFabric moves the blocks of the side that accepts
+   */
+  public Loopback(
+      @Nullable Supplier<SSLContext> tls,
+      SimulatedNetwork.Acceptor acceptor,
+      @Nullable Fabric fromFabric,
+      @Nullable Fabric toFabric)
+      throws IOException {
     listening.bind(new InetSocketAddress("0.0.0.0", 0));
-    from = new TcpTransport(tls);
-    to = new TcpTransport(tls);
+    from = new TcpTransport(tls, "", TcpTransport.SEND_BUFFER_BYTES, fromFabric);
+    to = new TcpTransport(tls, "", TcpTransport.SEND_BUFFER_BYTES, toFabric);
     int port = ((InetSocketAddress) listening.getLocalAddress()).getPort();
     address = new NodeAddress("127.0.0.1", port);
     Thread.ofPlatform().daemon().start(() -> accept(acceptor));

@@ -91,6 +91,12 @@ abstract class NodeTransportContract {
     pair = made;
     var _ = made.from.connect(made.address, reader);
     await(() -> reader.link != null);
+    await(() -> isSettled(reader.link, holder.link));
+  }
+
+  /** Whether both sides have agreed on how blocks go. */
+  boolean isSettled(@Nullable NodeLink here, @Nullable NodeLink there) {
+    return true;
   }
 
   @AfterEach

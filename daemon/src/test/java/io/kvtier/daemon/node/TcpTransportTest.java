@@ -179,7 +179,7 @@ class TcpTransportTest extends NodeTransportContract {
 
   /** How many bytes of a block leave a link whose other side reads nothing. */
   private static long bytesOnTheWay(int sendBufferBytes) throws IOException {
-    try (TcpTransport from = new TcpTransport(null, "", sendBufferBytes);
+    try (TcpTransport from = new TcpTransport(null, "", sendBufferBytes, null);
         ServerSocketChannel own = ServerSocketChannel.open();
         Arena arena = Arena.ofConfined()) {
       own.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));

@@ -18,9 +18,13 @@ public final class Epoll implements AutoCloseable {
   /** Edge-triggered: a doorbell that is never read still reports every ring. */
   public static final int EDGE = 1 << 31;
 
+  /** Reports one event, and nothing more before {@link #again}. */
+  public static final int ONCE = 1 << 30;
+
   private static final int EPOLL_CLOEXEC = 0x80000;
   private static final int CTL_ADD = 1;
   private static final int CTL_DEL = 2;
+  private static final int CTL_MOD = 3;
   // struct epoll_event: u32 events, u64 data.
   private static final int EVENT_BYTES = Machine.current().epollEventBytes();
   private static final int DATA_OFFSET = Machine.current().epollDataOffset();
@@ -55,25 +59,34 @@ public final class Epoll implements AutoCloseable {
    * @param tag what {@link #tag} answers for its events
    */
   public void add(Descriptor watched, int eventMask, long tag) throws IOException {
+    control(CTL_ADD, watched.number(), eventMask, tag);
+  }
+
+  /** As {@link #add}, of a descriptor that a library owns; its end removes it. */
+  public void addBorrowed(int watched, int eventMask, long tag) throws IOException {
     control(CTL_ADD, watched, eventMask, tag);
+  }
+
+  /** Watches a descriptor of {@link #addBorrowed} for other events from now on. */
+  public void again(int watched, int eventMask, long tag) throws IOException {
+    control(CTL_MOD, watched, eventMask, tag);
   }
 
   /** Removes a descriptor; it must still be open. */
   public void remove(Descriptor watched) throws IOException {
-    control(CTL_DEL, watched, 0, 0);
+    control(CTL_DEL, watched.number(), 0, 0);
   }
 
-  private void control(int operation, Descriptor watched, int eventMask, long tag)
-      throws IOException {
+  private void control(int operation, int watched, int eventMask, long tag) throws IOException {
     try (Arena local = Arena.ofConfined()) {
       MemorySegment event = local.allocate(EVENT_BYTES, 8);
       event.set(JAVA_INT, 0, eventMask);
       event.set(JAVA_LONG_UNALIGNED, DATA_OFFSET, tag);
       if ((int)
               Libc.EPOLL_CTL.invokeExact(
-                  Libc.capture(), descriptor.number(), operation, watched.number(), event)
+                  Libc.capture(), descriptor.number(), operation, watched, event)
           < 0) {
-        throw Libc.failure("epoll_ctl", "operation " + operation + ", " + watched);
+        throw Libc.failure("epoll_ctl", "operation " + operation + ", fd " + watched);
       }
     } catch (IOException e) {
       throw e;

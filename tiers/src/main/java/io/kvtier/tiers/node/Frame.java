@@ -113,6 +113,11 @@ public record Frame(
     return FrameDescriptor.HEAD_BYTES + body;
   }
 
+  /** The tag of the block of a frame whose head is complete; 0: the bytes follow the frame. */
+  static long tag(ByteBuffer in) {
+    return in.getLong(in.position() + FrameDescriptor.TAG_OFFSET);
+  }
+
   /**
    * Takes a frame that is complete, but for its block. Its body is a view, which holds until the
    * buffer changes.

@@ -2,8 +2,8 @@ package io.kvtier.tiers.node;
 
 /**
  * The layout of what daemons send each other. A frame is a head, a body and, for {@link
- * FrameType#BLOCK}, {@link FrameType#PUSH} and {@link FrameType#PIECE}, bytes of a block. All
- * numbers are little-endian.
+ * FrameType#BLOCK}, {@link FrameType#PUSH} and {@link FrameType#PIECE}, bytes of a block, unless
+ * these come by the fabric, with a tag. All numbers are little-endian.
  *
  * <pre>
  *  0 +---------------------+---------------------+
@@ -21,7 +21,7 @@ package io.kvtier.tiers.node;
  * 48 +---------------------+---------------------+
  *    | lease                                     |
  * 56 +-------------------------------------------+
- *    | zero                                      |
+ *    | tag of the block; 0: its bytes follow     |
  * 64 +-------------------------------------------+
  * </pre>
  *
@@ -42,6 +42,7 @@ final class FrameDescriptor {
   static final int CHECKSUM_OFFSET = 40;
   static final int STATUS_OFFSET = 44;
   static final int LEASE_OFFSET = 48;
+  static final int TAG_OFFSET = 56;
   static final int HEAD_BYTES = 64;
 
   /** Maximum length of a body: {@link Messages#KEYS_MAX} keys of 32 bytes, and their namespace. */

@@ -95,9 +95,16 @@ public enum FrameType {
    * The traced request that waits for the blocks of the FETCH or FOLLOW with this number, which
    * comes next.
    */
-  TRACE(28);
+  TRACE(28),
 
-  private static final FrameType[] BY_CODE = new FrameType[29];
+  /**
+   * The address of this side's path for blocks ({@link FabricPath}). The side that was connected to
+   * offers its own first, and the other side answers, unless it has no fabric. Links keep these
+   * frames to themselves.
+   */
+  FABRIC(29);
+
+  private static final FrameType[] BY_CODE = new FrameType[30];
 
   static {
     for (FrameType type : values()) {

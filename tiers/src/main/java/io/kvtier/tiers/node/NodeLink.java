@@ -71,7 +71,12 @@ public interface NodeLink {
   /** Closes the link. {@link Listener#onClosed} follows, perhaps at once. */
   void close(String why);
 
-  /** How many frames wait to be sent. */
+  /** Whether blocks leave by a {@link Fabric} beside the link. */
+  default boolean usesFabric() {
+    return false;
+  }
+
+  /** How many frames, and blocks of a fabric, wait to be sent. */
   int queued();
 
   /** When bytes last came, or could last be sent, on the transport's clock in ns. */

@@ -16,7 +16,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * A TCP connection. The bytes of a block are read from the socket straight into their slot, and are
  * written from the slot straight to the socket. Only this link's thread touches them, so that a
- * slot is free as soon as the link has let go of it.
+ * slot is free as soon as the link has let go of it. If both sides have a {@link Fabric}, frames go
+ * over the connection and the blocks by the fabric.
  */
 final class TcpLink extends LinkTurns.Member implements NodeLink {
   /** After this long, other links have their turns: writing and reading each go on for as long. */
@@ -96,6 +97,9 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   private int payloadRead;
   private boolean isDiscarded;
 
+  /** Beside the connection, for blocks. */
+  private final LinkFabric fabric;
+
   /** The memory of the queue, bytes. */
   private int queuedBytes;
 
@@ -118,6 +122,9 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     this.listener = listener;
     this.address = address;
     this.waitsForReader = waitsForReader;
+    fabric =
+        new LinkFabric(
+            transport.fabric(), waitsForReader, () -> transport.later(() -> transport.due(this)));
     input =
         transport
             .buffers()
@@ -180,6 +187,10 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
           heardNs = transport.nowNs();
           movedNs = heardNs;
           registered.interestOps(SelectionKey.OP_READ);
+          Frame offer = fabric.offer();
+          if (offer != null) {
+            send(offer);
+          }
           listener.onOpen(this);
           // The first frames may have come with the end of the handshake.
           isToRead = true;
@@ -222,6 +233,9 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
           isToRead = false;
           read();
         }
+        if (state == State.OPEN) {
+          workFabric();
+        }
       }
       case CLOSED -> {}
     }
@@ -250,7 +264,10 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     boolean isOver = false;
     try {
       while (!isOver && state == State.OPEN && !isFull()) {
-        long count = payloadBytes > 0 ? readPayload(over) : readFrame(over);
+        long count =
+            fabric.isReceiving()
+                ? readAhead(over)
+                : payloadBytes > 0 ? readPayload(over) : readFrame(over);
         if (count < 0) {
           throw new EOFException("the other side closed the connection");
         }
@@ -270,6 +287,28 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     } else if (state == State.OPEN && isOver) {
       isToRead = true;
       transport.due(this);
+    } else if (state == State.OPEN && isInputFull() && registered != null) {
+      registered.interestOps(registered.interestOps() & ~SelectionKey.OP_READ);
+    }
+  }
+
+  /** Whether nothing is read until the block that comes by the fabric has come. */
+  private boolean isInputFull() {
+    return fabric.isReceiving() && input.remaining() == input.capacity();
+  }
+
+  /**
+   * Reads what follows a block that comes by the fabric; so the end of the link is seen at once.
+   */
+  private long readAhead(Wire over) throws IOException {
+    if (isInputFull()) {
+      return 0;
+    }
+    input.compact();
+    try {
+      return heard(over.read(input));
+    } finally {
+      input.flip();
     }
   }
 
@@ -290,7 +329,8 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   private long readFrame(Wire over) throws IOException {
     int needed = Frame.bytes(input);
     if (needed >= 0 && input.remaining() >= needed) {
-      take(Frame.take(input));
+      long tag = Frame.tag(input);
+      take(Frame.take(input), tag);
       return needed;
     }
     input.compact();
@@ -304,7 +344,14 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     }
   }
 
-  private void take(Frame frame) throws FrameException {
+  private void take(Frame frame, long tag) throws IOException {
+    if (frame.type() == FrameType.FABRIC) {
+      Frame answer = fabric.take(frame);
+      if (answer != null) {
+        send(answer);
+      }
+      return;
+    }
     MemorySegment into = listener.onFrame(this, frame);
     if (state != State.OPEN || frame.payloadBytes() == 0) {
       return;
@@ -317,6 +364,36 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     if (target != null && target.remaining() != payloadBytes) {
       throw new FrameException(
           "a block has " + payloadBytes + " bytes, expected " + target.remaining());
+    }
+    if (tag != 0) {
+      fabric.receive(tag, into, this::receivedByFabric);
+    }
+  }
+
+  private void receivedByFabric() {
+    var _ = heard(payloadBytes);
+    ByteBuffer whole = target;
+    if (whole != null) {
+      crc.update(whole);
+    }
+    payloadBytes = 0;
+    target = null;
+    SelectionKey registered = key;
+    if (registered != null && registered.isValid() && !isPaused) {
+      registered.interestOps(registered.interestOps() | SelectionKey.OP_READ);
+    }
+    isToRead = true;
+    transport.due(this);
+    listener.onPayload(this, isDiscarded ? 0 : (int) crc.getValue(), !isDiscarded);
+  }
+
+  private void workFabric() {
+    try {
+      if (fabric.work()) {
+        transport.due(this);
+      }
+    } catch (IOException e) {
+      close(words(e));
     }
   }
 
@@ -368,7 +445,12 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   public void discard(Runnable released) {
     target = null;
     isDiscarded = true;
-    released.run();
+    if (fabric.isReceiving()) {
+      fabric.discard(released);
+      transport.due(this);
+    } else {
+      released.run();
+    }
   }
 
   // ---- what leaves
@@ -385,13 +467,35 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     if (queue.isEmpty()) {
       movedNs = transport.nowNs();
     }
-    Outgoing one =
-        new Outgoing(
-            frame.encoded(), payload.byteSize() == 0 ? null : payload.asByteBuffer(), done);
+    Outgoing one = outgoing(frame, payload, done);
     queue.add(one);
     queuedBytes += one.bytes();
     isToWrite = true;
     transport.due(this);
+  }
+
+  private Outgoing outgoing(Frame frame, MemorySegment payload, Runnable done) {
+    ByteBuffer head = frame.encoded();
+    if (payload.byteSize() == 0) {
+      return new Outgoing(head, null, done);
+    }
+    long tag = fabric.tag();
+    if (tag == 0) {
+      return new Outgoing(head, payload.asByteBuffer(), done);
+    }
+    head.putLong(FrameDescriptor.TAG_OFFSET, tag);
+    return new Outgoing(head, null, () -> sendByFabric(tag, payload, done));
+  }
+
+  private void sendByFabric(long tag, MemorySegment block, Runnable done) {
+    fabric.send(
+        tag,
+        block,
+        () -> {
+          movedNs = transport.nowNs();
+          sent += block.byteSize();
+          done.run();
+        });
   }
 
   /** Writes what is queued, as far as the channel takes it, until the turn is over. */
@@ -426,7 +530,8 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
       }
       if (state == State.OPEN && registered.isValid()) {
         registered.interestOps(
-            (isPaused ? 0 : SelectionKey.OP_READ) | (isBlocked ? SelectionKey.OP_WRITE : 0));
+            (isPaused || isInputFull() ? 0 : SelectionKey.OP_READ)
+                | (isBlocked ? SelectionKey.OP_WRITE : 0));
       }
     } catch (IOException e) {
       close(words(e));
@@ -492,6 +597,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
         // Nothing uses the connection any more.
       }
     }
+    fabric.close();
     transport.forget(this);
     transport.buffers().giveBack(input);
     if (over != null) {
@@ -513,8 +619,13 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   }
 
   @Override
+  public boolean usesFabric() {
+    return fabric.isConnected();
+  }
+
+  @Override
   public int queued() {
-    return queue.size();
+    return queue.size() + fabric.sending();
   }
 
   @Override

@@ -20,7 +20,10 @@ import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLParameters;
 import org.jspecify.annotations.Nullable;
 
-/** Links over TCP, with mutual TLS or in plaintext: one selector, one thread. */
+/**
+ * Links over TCP, with mutual TLS or in plaintext: one selector, one thread. Blocks can go by a
+ * {@link Fabric} beside the links.
+ */
 public final class TcpTransport implements NodeTransport {
   /** The usual send buffer of a link. */
   public static final int SEND_BUFFER_BYTES = 256 << 10;
@@ -35,6 +38,7 @@ public final class TcpTransport implements NodeTransport {
   private final @Nullable Supplier<SSLContext> tls;
   private final String certificateName;
   private final int sendBufferBytes;
+  private final @Nullable Fabric fabric;
   private final Selector selector;
   private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private final Set<TcpLink> links = new LinkedHashSet<>();
@@ -51,7 +55,7 @@ public final class TcpTransport implements NodeTransport {
    *     connection; null: nothing is encrypted, and nobody proves who it is
    */
   public TcpTransport(@Nullable Supplier<SSLContext> tls) throws IOException {
-    this(tls, "", SEND_BUFFER_BYTES);
+    this(tls, "", SEND_BUFFER_BYTES, null);
   }
 
   /**
@@ -59,13 +63,19 @@ public final class TcpTransport implements NodeTransport {
    *
    * @param certificateName that name; empty: each has the host of its address
    * @param sendBufferBytes the send buffer of a link; 0: the kernel chooses
+   * @param fabric moves the blocks of links whose other side has a fabric, too; null: the links do
+   *     so. It ends with the transport
    */
   public TcpTransport(
-      @Nullable Supplier<SSLContext> tls, String certificateName, int sendBufferBytes)
+      @Nullable Supplier<SSLContext> tls,
+      String certificateName,
+      int sendBufferBytes,
+      @Nullable Fabric fabric)
       throws IOException {
     this.tls = tls;
     this.certificateName = certificateName;
     this.sendBufferBytes = sendBufferBytes;
+    this.fabric = fabric;
     selector = Selector.open();
   }
 
@@ -199,6 +209,11 @@ public final class TcpTransport implements NodeTransport {
     return sendBufferBytes;
   }
 
+  /** Moves the blocks of links; null: the links do so. */
+  @Nullable Fabric fabric() {
+    return fabric;
+  }
+
   /** The memory of links. */
   BufferPool buffers() {
     return buffers;
@@ -269,6 +284,9 @@ public final class TcpTransport implements NodeTransport {
   public void close() {
     for (TcpLink link : new ArrayList<>(links)) {
       link.close("this node stops");
+    }
+    if (fabric != null) {
+      fabric.close();
     }
     try {
       selector.close();

@@ -1,0 +1,147 @@
+package io.kvtier.tiers.node;
+
+import io.kvtier.protocol.Status;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.security.SecureRandom;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The path of a link's blocks beside the link, if both sides have a fabric. Both addresses go
+ * through the link, so that only nodes that trust each other connect. Confined to the link's
+ * thread.
+ */
+final class LinkFabric {
+  private static final SecureRandom TAGS = new SecureRandom();
+
+  private final @Nullable Fabric fabric;
+  private final boolean isAcceptor;
+  private final Runnable bell;
+  private @Nullable FabricPath path;
+  private boolean isConnected;
+  private boolean isReceiving;
+
+  /**
+   * No path yet.
+   *
+   * @param isAcceptor whether the other side has connected
+   * @param bell runs, on any thread, when {@link #work} has something to do
+   */
+  LinkFabric(@Nullable Fabric fabric, boolean isAcceptor, Runnable bell) {
+    this.fabric = fabric;
+    this.isAcceptor = isAcceptor;
+    this.bell = bell;
+  }
+
+  // ---- the agreement
+
+  /** The first frame of the link; null: none. */
+  @Nullable Frame offer() throws IOException {
+    return fabric == null || !isAcceptor ? null : opened(fabric);
+  }
+
+  private Frame opened(Fabric with) throws IOException {
+    FabricPath made = with.open(bell);
+    path = made;
+    return Frame.of(FrameType.FABRIC, Status.OK, 0, 0, 0).with(ByteBuffer.wrap(made.address()));
+  }
+
+  /**
+   * Takes the other side's address.
+   *
+   * @return the answer; null: none
+   */
+  @Nullable Frame take(Frame frame) throws IOException {
+    if (isConnected || (isAcceptor && path == null)) {
+      throw new FrameException("the other side sends an address of a fabric that nobody asked for");
+    }
+    if (fabric == null) {
+      return null; // blocks stay on the link
+    }
+    Frame answer = isAcceptor ? null : opened(fabric);
+    byte[] address = new byte[frame.body().remaining()];
+    frame.body().get(address);
+    FabricPath made = path;
+    if (made != null) {
+      made.connect(address);
+      isConnected = true;
+    }
+    return answer;
+  }
+
+  // ---- blocks
+
+  /** A tag for a block that leaves; 0: it leaves on the link. */
+  long tag() {
+    return isConnected ? TAGS.nextLong() | 1 : 0;
+  }
+
+  /** Sends the block of a tag, of which the other side has been told. */
+  void send(long tag, MemorySegment block, Runnable sent) {
+    FabricPath made = path;
+    if (made != null) {
+      made.send(tag, block, sent);
+    }
+  }
+
+  /**
+   * Begins to receive a block.
+   *
+   * @param into null: the block goes nowhere
+   */
+  void receive(long tag, @Nullable MemorySegment into, Runnable received) throws FrameException {
+    FabricPath made = path;
+    if (made == null) {
+      throw new FrameException("a block comes by a fabric that nobody agreed on");
+    }
+    isReceiving = true;
+    made.receive(
+        tag,
+        into == null ? MemorySegment.NULL : into,
+        () -> {
+          isReceiving = false;
+          received.run();
+        });
+  }
+
+  /** Whether the block of the last frame is still coming by the fabric. */
+  boolean isReceiving() {
+    return isReceiving;
+  }
+
+  /** The block that is being received goes nowhere from now on. */
+  void discard(Runnable released) {
+    FabricPath made = path;
+    if (made != null) {
+      made.discard(released);
+    }
+  }
+
+  /** How many blocks are being sent. */
+  int sending() {
+    FabricPath made = path;
+    return made == null ? 0 : made.sending();
+  }
+
+  /** Whether blocks leave by the fabric. */
+  boolean isConnected() {
+    return isConnected;
+  }
+
+  /** Moves bytes; returns whether there is more to do. */
+  boolean work() throws IOException {
+    FabricPath made = path;
+    return made != null && made.work();
+  }
+
+  void close() {
+    FabricPath made = path;
+    path = null;
+    isConnected = false;
+    isReceiving = false;
+    if (made != null) {
+      made.close();
+    }
+  }
+}
