@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PARTS = ("module", "session", "guard", "calls", "request", "ring", "results", "slab", "copy", "message", "tensors", "granules", "crc32c", "encoding", "exact", "fp8")
+PARTS = ("module", "session", "guard", "calls", "digits", "request", "ring", "results", "slab", "copy", "message", "tensors", "granules", "crc32c", "encoding", "exact", "fp8")
 SOURCES = Path("src/kvtier")
 
 setup(

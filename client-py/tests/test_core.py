@@ -105,6 +105,52 @@ def test_submit_indexWaiting_ringsDoorbell(peer: Peer) -> None:
     assert os.eventfd_read(peer.doorbell) == 1
 
 
+@pytest.fixture
+def here() -> Iterator[int]:
+    """The processor of this thread, on which it stays."""
+    before = os.sched_getaffinity(0)
+    cpu = min(before)
+    os.sched_setaffinity(0, {cpu})
+    yield cpu
+    os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize("index_cpu", [0, 1])
+def test_call_saysWhereItSleeps_andIsAnswered_whereverTheIndexIs(peer: Peer, here: int, index_cpu: int) -> None:
+    session = peer.session()
+    struct.pack_into("<I", peer.daemon, protocol.DAEMON_INDEX_CPU_OFFSET, index_cpu * (here + 1))
+    seen = []
+
+    def answer() -> None:
+        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
+            time.sleep(0.001)
+        seen.append(peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) >> 32)
+        peer.publish(completion(Verb.PING, 1))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert session.call(request(Verb.PING), _core.monotonic_ns() + 20 * SECOND_NS)[0] is Status.OK
+    thread.join()
+    assert seen == [here + 1]
+
+
+@pytest.mark.parametrize("form", [list, tuple])
+def test_keysOfDigits_areTheirBytes(form: type) -> None:
+    digits = ["00", "ff" * 32, "0aFb", "1234567890abcdefABCDEF"]
+    assert _core.keys_of_digits(form(digits)) == [bytes.fromhex(one) for one in digits]
+    assert _core.keys_of_digits(form([])) == []
+
+
+@pytest.mark.parametrize("wrong", ["", "0", "123", "0g", "g0", "/0", ":0", "@0", "`0", " 0", "00 00", "é0", "\ud800", "00" * 33, b"00", 0, None])
+def test_keysOfDigits_anythingElse_none(wrong: object) -> None:
+    assert _core.keys_of_digits(["00", wrong]) is None
+    assert _core.keys_of_digits([wrong, "00"]) is None
+
+
+def test_keysOfDigits_noListOrTuple_none() -> None:
+    assert _core.keys_of_digits("00") is None  # type: ignore[arg-type]
+
+
 def test_submit_fullRing_busyAtDeadline(peer: Peer) -> None:
     session = peer.session()
     keys = [bytes(32)] * 2048
@@ -484,6 +530,18 @@ def test_scatter_announced_ringsBeforeTheLastBytes(peer: Peer, blocks: int) -> N
     else:
         with pytest.raises(BlockingIOError):
             os.eventfd_read(peer.doorbell)
+
+
+def test_scatter_indexOnThisProcessor_isLeftAsleep(peer: Peer, here: int) -> None:
+    slab, _ = slab_of(20 << 16)
+    body = b"".join(lease(offset=i << 16, length=1 << 16, identity=i) for i in range(20))
+    session = peer.session()
+    struct.pack_into("<II", peer.daemon, protocol.DAEMON_INDEX_WAITING_OFFSET, 1, here + 1)
+    _core.scatter({0: slab}, body, 0, bytes(20 << 16), 1 << 16, session)
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(peer.doorbell)
+    session.submit(request(Verb.PING), 0)
+    assert os.eventfd_read(peer.doorbell) == 1
 
 
 def test_scatter_slowCopies_announceLater(peer: Peer) -> None:

@@ -20,7 +20,13 @@ static int has_news(Session *self, uint64_t seen) {
 static int await_ring(Session *self, uint64_t seen, int64_t deadline_ns) {
   int64_t started_ns = now_ns();
   int is_full = self->spin_failures < SPIN_FAILURES_MAX || ++self->spin_brief % SPIN_TRIAL_EVERY == 0;
-  int64_t spin_until_ns = started_ns + (is_full ? self->spin_ns : self->spin_ns / SPIN_BRIEFER);
+  int64_t spin_ns = is_full ? self->spin_ns : self->spin_ns / SPIN_BRIEFER;
+  if (is_index_here(self)) {
+    /* It tells nothing about the other processors. */
+    is_full = 0;
+    spin_ns = 0;
+  }
+  int64_t spin_until_ns = started_ns + spin_ns;
   if (spin_until_ns > deadline_ns) {
     spin_until_ns = deadline_ns;
   }
@@ -46,6 +52,7 @@ static int await_ring(Session *self, uint64_t seen, int64_t deadline_ns) {
     }
     int64_t timeout_ns = deadline_ns - time_ns < SLICE_NS ? deadline_ns - time_ns : SLICE_NS;
     _Atomic uint32_t *waiting = (_Atomic uint32_t *)(self->base + KVTIER_SESSION_CLIENT_WAITING_OFFSET);
+    store32(self->base + KVTIER_SESSION_CLIENT_CPU_OFFSET, this_cpu());
     atomic_store(waiting, 1);
     /* Acquire loads may be moved before a store to another word, however strong that store is. */
     atomic_thread_fence(memory_order_seq_cst);

@@ -50,6 +50,10 @@ static inline uint32_t load32(const void *at) {
   return atomic_load_explicit((const _Atomic uint32_t *)at, memory_order_acquire);
 }
 
+static inline void store32(void *at, uint32_t value) {
+  atomic_store_explicit((_Atomic uint32_t *)at, value, memory_order_release);
+}
+
 static inline void store64(void *at, uint64_t value) {
   atomic_store_explicit((_Atomic uint64_t *)at, value, memory_order_release);
 }
@@ -217,6 +221,8 @@ int write_body(uint8_t *at, const Request *request);
 uint8_t *claim(Session *self, size_t bytes);
 void publish(Session *self, size_t bytes, int bell);
 void ring_bell(Session *self);
+uint32_t this_cpu(void);
+int is_index_here(const Session *self);
 int give_back(Session *self, int verb, PyObject *ids, int corrupt, PyObject *context);
 int give_back_orphans(Session *self);
 int keep_orphan(Session *self, int verb, PyObject *body);
@@ -288,6 +294,7 @@ PyObject *core_decode(PyObject *module, PyObject *arguments);
 
 /* ---- _copy.c ---- */
 
+PyObject *core_keys_of_digits(PyObject *module, PyObject *digits);
 PyObject *core_check_memory(PyObject *module, PyObject *arguments);
 PyObject *core_gather(PyObject *module, PyObject *arguments);
 PyObject *core_scatter(PyObject *module, PyObject *arguments);

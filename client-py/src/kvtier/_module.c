@@ -68,6 +68,8 @@ static PyMethodDef functions[] = {
         "Long results: tuples (status, tier, flags, crc32c, id, slab, length, offset)."},
     {"granted_ids", core_granted_ids, METH_O, "The ids of the long results that are OK, 8 bytes each."},
     {"granted_slabs", core_granted_slabs, METH_O, "The set of slabs that the long results that are OK lie in."},
+    {"keys_of_digits", core_keys_of_digits, METH_O,
+        "The keys that a list or tuple has as hexadecimal digits; None: one of them is something else."},
     {"check_memory", core_check_memory, METH_VARARGS,
         "Raises for a buffer of the wrong size; the place of the first thing that is none, in a list or tuple or alone; else -1."},
     {"gather", core_gather, METH_VARARGS, "Copies leased blocks out of slabs; their statuses."},

@@ -1,6 +1,7 @@
 /* The two rings: records out, completions in, and what is given back in silence. All of it with the GIL. */
 #include "_core.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,6 +30,17 @@ void ring_bell(Session *self) {
     ssize_t ignored = write(self->doorbell, &one, sizeof one);
     (void)ignored; /* a full counter rings all the same */
   }
+}
+
+/* The processor of the calling thread, as the protocol's words say it. */
+uint32_t this_cpu(void) {
+  return (uint32_t)(sched_getcpu() + 1);
+}
+
+/* Whether the index was last on the processor of the calling thread: it can't run there until this thread sleeps. */
+int is_index_here(const Session *self) {
+  uint32_t cpu = load32(self->daemon + KVTIER_DAEMON_INDEX_CPU_OFFSET);
+  return cpu != 0 && cpu == this_cpu();
 }
 
 void publish(Session *self, size_t bytes, int bell) {

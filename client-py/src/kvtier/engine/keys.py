@@ -8,6 +8,7 @@ as hexadecimal digits, or as whole numbers of 128 bits; `hash_bytes` makes bytes
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, Self
 
+from kvtier._core import keys_of_digits
 from kvtier._errors import InvalidArgument
 from kvtier._protocol import KEY_BYTES_MAX
 from kvtier.engine.epochs import Epochs, salted
@@ -106,12 +107,5 @@ def all_hash_bytes(values: "Sequence[bytes | str | int]") -> list[bytes]:
     Raises:
         InvalidArgument: one of them is longer than 32 bytes, empty, or no hash.
     """
-    made: list[bytes] = []
-    if set(map(type, values)) == {str}:
-        try:
-            made = list(map(bytes.fromhex, values))  # type: ignore[arg-type]
-        except ValueError:
-            made = []
-    if made and all(0 < length <= KEY_BYTES_MAX for length in set(map(len, made))):
-        return made
-    return [hash_bytes(one) for one in values]
+    made = keys_of_digits(values)
+    return [hash_bytes(one) for one in values] if made is None else made

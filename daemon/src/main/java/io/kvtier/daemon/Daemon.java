@@ -25,6 +25,7 @@ import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.daemon.node.Nodes;
+import io.kvtier.daemon.session.IndexProcessor;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.daemon.tracing.RequestTeller;
@@ -38,6 +39,7 @@ import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.ThreadCpus;
 import io.kvtier.protocol.linux.UnixSocket;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CudaDriver;
@@ -305,6 +307,7 @@ public final class Daemon implements AutoCloseable {
       index.extend("config", made::run);
     }
     UnixSocket listener = place.listen(config.socket().mode());
+    IndexProcessor processor = new IndexProcessor(region, ThreadCpus::current);
     SessionConductor conductor =
         new SessionConductor(
             listener,
@@ -315,7 +318,7 @@ public final class Daemon implements AutoCloseable {
                     peers, tenants, limits.sessions().max(), limits.sessions().ringBytesMax()),
                 new SessionConductor.Memory(
                     SharedMemory.readOnly(daemonMemory), slabs, hostRegions, () -> !gpus.hasNone()),
-                new SessionConductor.IndexSide(index, doorbell, epoll)));
+                new SessionConductor.IndexSide(index, doorbell, epoll, processor)));
     if (eventsConfig != null && eventRing != null) {
       // The publisher outlives the index, so that it also publishes the index's last events.
       events =
@@ -325,7 +328,9 @@ public final class Daemon implements AutoCloseable {
     }
     parts.push(() -> kept.note(hostTier, counters));
     IndexRunner indexRunner =
-        keep(new IndexRunner(index, region, epoll, bell, () -> homes.enter(homes.main())));
+        keep(
+            new IndexRunner(
+                index, region, epoll, bell, processor, () -> homes.enter(homes.main())));
     runner = indexRunner;
     keep(conductor);
     Words.putIntRelease(region, DaemonRegionDescriptor.READY_OFFSET, 1);

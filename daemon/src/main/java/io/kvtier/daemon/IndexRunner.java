@@ -1,6 +1,7 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.index.IndexAgent;
+import io.kvtier.daemon.session.IndexProcessor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;
@@ -13,9 +14,10 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The index's thread. It works while there is work, spins briefly when there is none, as long as
- * that pays ({@link SpinJudge}), and a little longer where a load is about to be asked for, then
- * announces that it sleeps, looks once more, and waits for a doorbell. A defect in the index ends
- * the process: its state can't be trusted any more.
+ * that pays ({@link SpinJudge}) and no client needs its processor ({@link IndexProcessor}), and a
+ * little longer where a load is about to be asked for, then announces that it sleeps, looks once
+ * more, and waits for a doorbell. A defect in the index ends the process: its state can't be
+ * trusted any more.
  */
 final class IndexRunner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(IndexRunner.class);
@@ -38,6 +40,7 @@ final class IndexRunner implements AutoCloseable {
   private final MemorySegment daemonRegion;
   private final Epoll epoll;
   private final EventFd bell;
+  private final IndexProcessor processor;
   private final Runnable atStart;
   private final Thread thread;
   private final AtomicLong passes = new AtomicLong();
@@ -46,15 +49,22 @@ final class IndexRunner implements AutoCloseable {
   /**
    * A thread that is not started yet.
    *
+   * @param processor hears when the index has no more work
    * @param atStart what the thread does first
    */
   IndexRunner(
-      IndexAgent agent, MemorySegment daemonRegion, Epoll epoll, EventFd bell, Runnable atStart) {
+      IndexAgent agent,
+      MemorySegment daemonRegion,
+      Epoll epoll,
+      EventFd bell,
+      IndexProcessor processor,
+      Runnable atStart) {
     this.atStart = atStart;
     this.agent = agent;
     this.daemonRegion = daemonRegion;
     this.epoll = epoll;
     this.bell = bell;
+    this.processor = processor;
     this.thread = Thread.ofPlatform().name("kvtier-index").unstarted(this::run);
   }
 
@@ -93,8 +103,10 @@ final class IndexRunner implements AutoCloseable {
         long now = System.nanoTime();
         if (idleSince == 0) {
           idleSince = now;
-          // The others are not judged: who has announced something brings it.
-          if (spinNs == SPIN_NS) {
+          if (processor.rest()) {
+            spinNs = 0;
+          } else if (spinNs == SPIN_NS) {
+            // The others are not judged: who has announced something brings it.
             isJudged = judge.isWorthIt();
             spinNs = isJudged ? SPIN_NS : 0;
             if (isJudged) {

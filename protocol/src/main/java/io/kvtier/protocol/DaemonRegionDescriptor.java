@@ -17,6 +17,7 @@ package io.kvtier.protocol;
  *    48 u32      slab count
  *    52 u32      counter count
  *   128 u32      index waiting  1 while the index sleeps or is about to: ring the session's doorbell
+ *   132 u32      index cpu      the number of the processor on which the index last had no work, plus one; 0: unknown. A client on the same one sleeps, so that the index can run
  *   256 u64      heartbeat      CLOCK_MONOTONIC ns of the index's last look round
  *   512 u64[448] counters       in the order of {@link Counter}
  *  4096 end
@@ -35,6 +36,7 @@ public final class DaemonRegionDescriptor {
   public static final int SLAB_COUNT_OFFSET = 48;
   public static final int COUNTER_COUNT_OFFSET = 52;
   public static final int INDEX_WAITING_OFFSET = 128;
+  public static final int INDEX_CPU_OFFSET = 132;
   public static final int HEARTBEAT_OFFSET = 256;
   public static final int COUNTERS_OFFSET = 512;
   public static final int REGION_BYTES = 4096;

@@ -8,10 +8,10 @@ public final class Protocol {
   public static final int VERSION_MAJOR = 2;
 
   /** Changes when something is added that the other side may ignore. */
-  public static final int VERSION_MINOR = 3;
+  public static final int VERSION_MINOR = 4;
 
   /** Both versions in one number: the major version is in the high 16 bits. */
-  public static final int VERSION = 131075;
+  public static final int VERSION = 131076;
 
   /** The most keys or ids in one request; clients split larger batches. */
   public static final int KEYS_MAX = 2048;

@@ -20,6 +20,7 @@ package io.kvtier.protocol;
  *   384 u64      completion tail        daemon writes, release
  *   512 u64      completion head        client writes, release
  *   640 u32      client waiting         futex word: the client sets 1 before it sleeps, the daemon clears it and wakes
+ *   644 u32      client cpu             the client sets it before it sleeps: the number of its processor, plus one; 0: unknown. A daemon that wakes it there sleeps, so that it can run
  *   768 u32      end reason             the daemon writes once: the status that ended the session, plus one
  *  1024 u32[256] progress               daemon writes, release. The word that a request names counts the layers of its copy, modulo 2^32, from the value at the request. Greater by n: the n leading layers are done. Greater by all requested layers: they are done, or the answer is about to come. A word never becomes less. After the client has written to a word, the daemon no longer changes it
  *  4096          request ring, then completion ring  each is mapped twice in a row. Where a page has more than 4096 bytes, they begin after one page
@@ -49,6 +50,7 @@ public final class SessionRegionDescriptor {
   public static final int COMPLETION_TAIL_OFFSET = 384;
   public static final int COMPLETION_HEAD_OFFSET = 512;
   public static final int CLIENT_WAITING_OFFSET = 640;
+  public static final int CLIENT_CPU_OFFSET = 644;
   public static final int END_REASON_OFFSET = 768;
   public static final int PROGRESS_OFFSET = 1024;
   public static final int HEADER_BYTES = 4096;

@@ -75,7 +75,7 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
       BooleanSupplier takesMemory) {}
 
   /** The index and the ways to wake it. */
-  public record IndexSide(IndexAgent agent, Runnable bell, Epoll epoll) {}
+  public record IndexSide(IndexAgent agent, Runnable bell, Epoll epoll, IndexProcessor processor) {}
 
   private sealed interface Notice {
     Session session();
@@ -147,6 +147,12 @@ public final class SessionConductor implements Session.Owner, AutoCloseable {
   public void released(Session session) {
     notices.add(new Notice.Released(session));
     bell.ring();
+  }
+
+  @Override
+  public void wake(Session session) {
+    environment.index.processor.woken(session.clientCpu());
+    Session.Owner.super.wake(session);
   }
 
   // ---- the thread

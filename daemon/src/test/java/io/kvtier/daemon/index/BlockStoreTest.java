@@ -166,6 +166,29 @@ class BlockStoreTest {
   }
 
   @Test
+  void scrub_smallBlocks_countAs64KiB() throws IOException, ProtocolViolation {
+    int[] reads = new int[1];
+    IndexHarness.InlinePipeline ssd =
+        new IndexHarness.InlinePipeline(transfer -> {
+          reads[0] += transfer.kind == Transfer.Kind.LOAD ? 1 : 0;
+          transfer.status = Status.OK;
+        });
+    try (IndexHarness harness =
+        new IndexHarness(settings(1).ssd(1, ssd).admission("all").scrubbing(1 << 20))) {
+      IndexHarness.Client client = harness.open();
+      client.register();
+      client.put(1, CHECKSUM);
+      rounds(harness);
+      reads[0] = 0;
+      for (int i = 0; i < 1_000; i++) {
+        harness.nowNs += 1_000_000;
+        rounds(harness);
+      }
+      assertTrue(reads[0] > 8 && reads[0] <= 17, reads[0] + " reads in a second");
+    }
+  }
+
+  @Test
   void policy_anotherOfOtherSize_indexBytesFollow() throws IOException, ProtocolViolation {
     try (IndexHarness harness = harness(1, Status.OK)) {
       IndexHarness.Client client = harness.open(1 << 20);

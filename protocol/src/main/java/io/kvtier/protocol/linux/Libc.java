@@ -107,6 +107,13 @@ final class Libc {
   static final MethodHandle UMASK = plain("umask", FunctionDescriptor.of(JAVA_INT, JAVA_INT));
   static final MethodHandle GETPAGESIZE = plain("getpagesize", FunctionDescriptor.of(JAVA_INT));
 
+  // As short as a read of a word.
+  static final MethodHandle SCHED_GETCPU =
+      LINKER.downcallHandle(
+          LINKER.defaultLookup().findOrThrow("sched_getcpu"),
+          FunctionDescriptor.of(JAVA_INT),
+          Linker.Option.critical(false));
+
   // These return the error and set no errno.
   static final MethodHandle POSIX_SPAWN =
       plain(

@@ -27,6 +27,18 @@ public final class ThreadCpus {
   private ThreadCpus() {}
 
   /**
+   * The number of the processor on which the calling thread runs. It may run on another one a
+   * moment later. Takes some nanoseconds.
+   */
+  public static int current() {
+    try {
+      return (int) Libc.SCHED_GETCPU.invokeExact();
+    } catch (Throwable t) {
+      throw Libc.defect(t);
+    }
+  }
+
+  /**
    * Has the calling thread run on some processors only.
    *
    * @param cpus at least one that the process may use; the kernel leaves others out

@@ -2,6 +2,7 @@ package io.kvtier.client.internal.session;
 
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.DaemonRegionDescriptor;
+import io.kvtier.protocol.linux.ThreadCpus;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.util.LinkedHashMap;
@@ -23,6 +24,15 @@ final class DaemonView {
   /** Whether the index sleeps, and wants a bell. */
   boolean isIndexWaiting() {
     return Words.getIntAcquire(memory, DaemonRegionDescriptor.INDEX_WAITING_OFFSET) == 1;
+  }
+
+  /**
+   * Whether the index was last on the processor of the calling thread: it can't run there until
+   * this thread sleeps.
+   */
+  boolean isIndexHere() {
+    int cpu = Words.getIntAcquire(memory, DaemonRegionDescriptor.INDEX_CPU_OFFSET);
+    return cpu != 0 && cpu == ThreadCpus.current() + 1;
   }
 
   /** CLOCK_MONOTONIC ns of the index's last look round. */

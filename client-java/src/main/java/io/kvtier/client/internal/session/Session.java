@@ -55,7 +55,7 @@ public final class Session {
     this.completions = wires.session().completionConsumer();
     this.requests = new RequestRing(wires);
     this.debts = new Debts(requests);
-    this.waiting = new Waiting(this, region, spinNs);
+    this.waiting = new Waiting(this, region, new Spinning(spinNs, wires.daemon()::isIndexHere));
     this.lifetime = new Lifetime(lock, wires);
     this.calls = new InFlight(answered, debts, lifetime);
   }

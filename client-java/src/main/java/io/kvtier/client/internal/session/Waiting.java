@@ -2,6 +2,7 @@ package io.kvtier.client.internal.session;
 
 import io.kvtier.protocol.SessionRegionDescriptor;
 import io.kvtier.protocol.linux.Futex;
+import io.kvtier.protocol.linux.ThreadCpus;
 import io.kvtier.protocol.linux.Words;
 import java.lang.foreign.MemorySegment;
 import java.util.Queue;
@@ -32,12 +33,12 @@ final class Waiting {
    * The waiting of one session.
    *
    * @param region the session's memory
-   * @param spinNs how long a thread spins at most before it sleeps
+   * @param spinning how long a thread spins before it sleeps
    */
-  Waiting(Session session, MemorySegment region, long spinNs) {
+  Waiting(Session session, MemorySegment region, Spinning spinning) {
     this.session = session;
     this.region = region;
-    this.spinning = new Spinning(spinNs);
+    this.spinning = spinning;
   }
 
   /**
@@ -120,6 +121,8 @@ final class Waiting {
 
   /** Sleeps until completions come, at most that long. Only the sleeper. */
   private void sleep(BooleanSupplier done, long timeoutNs) {
+    Words.putIntRelease(
+        region, SessionRegionDescriptor.CLIENT_CPU_OFFSET, ThreadCpus.current() + 1);
     Words.putIntVolatile(region, SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
     // The announcement must be visible before the last look: whoever comes after it wakes.
     Words.fullFence();

@@ -8,7 +8,8 @@ final class SpinningTest {
   private static final long FULL_NS = 800;
   private static final long BRIEF_NS = 100;
 
-  private final Spinning spinning = new Spinning(FULL_NS);
+  private boolean isIndexHere;
+  private final Spinning spinning = new Spinning(FULL_NS, () -> isIndexHere);
 
   @Test
   void nextNs_answersCome_full() {
@@ -39,6 +40,17 @@ final class SpinningTest {
     failThrice();
     assertEquals(BRIEF_NS, spinning.nextNs());
     spinning.succeeded();
+    assertEquals(FULL_NS, spinning.nextNs());
+  }
+
+  @Test
+  void nextNs_indexIsOnTheSameProcessor_none_andItTellsNothing() {
+    isIndexHere = true;
+    for (int i = 0; i < 50; i++) {
+      assertEquals(0, spinning.nextNs());
+      spinning.failed(0);
+    }
+    isIndexHere = false;
     assertEquals(FULL_NS, spinning.nextNs());
   }
 

@@ -21,6 +21,9 @@ final class Scrubber {
    */
   private static final int LOOK_BYTES = 64;
 
+  /** The cost of a small read, in bytes of the rate: threads wake up for it as for a large one. */
+  private static final int READ_BYTES_MIN = 64 << 10;
+
   private static final int PAGE = 4096;
 
   private final Directory directory;
@@ -83,7 +86,7 @@ final class Scrubber {
           && directory.uses(block) == 0) {
         int length = tier.payloadBytes(block);
         isReading = mover.scrub(block, tier.number(), memory(length));
-        bytes -= isReading ? length : 0;
+        bytes -= isReading ? Math.max(length, READ_BYTES_MIN) : 0;
         return;
       }
     }

@@ -220,6 +220,14 @@ public final class Session extends HoldTable.Holder {
         MemorySegment.ofArray(utf8), 0, segment, at + CompletionDescriptor.HEADER_BYTES, length);
   }
 
+  /**
+   * The processor on which the client went to sleep, as the protocol's words say it: its number
+   * plus one, or 0. It is what the client says.
+   */
+  public int clientCpu() {
+    return Words.getInt(segment, SessionRegionDescriptor.CLIENT_CPU_OFFSET);
+  }
+
   MemorySegment segment() {
     return segment;
   }
