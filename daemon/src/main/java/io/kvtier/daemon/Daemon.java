@@ -233,6 +233,7 @@ public final class Daemon implements AutoCloseable {
                 new GpuTier.Parts(
                     config.copies().gpu().enabled() ? probe : Daemon::withoutGpus,
                     config.copies().gpu().copies(),
+                    config.copies().gpu().encoding(),
                     new GpuTier.Memory(slabs::mapping, slabs.slabs(), homes),
                     IndexAgent.DEVICE_TRANSFERS,
                     doorbell,

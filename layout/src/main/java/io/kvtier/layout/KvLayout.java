@@ -361,6 +361,11 @@ public record KvLayout(
     return layers * runsPerLayer();
   }
 
+  /** The mean length of the runs of a layer of a block. */
+  public int meanRunBytes() {
+    return (int) (layerBytes() / runsPerLayer());
+  }
+
   /**
    * Adds the runs of some layers and heads of a block, in the order of their host addresses.
    *

@@ -175,7 +175,7 @@ public enum Counter {
   PUT_RAW(
       1288,
       "put_raw",
-      "blocks of namespaces with an encoding that were committed raw, because they did not fit or their client does not encode"),
+      "blocks of namespaces with an encoding that were committed raw, because they did not fit, their client does not encode, or their GPU copies raw blocks faster"),
   MISSES_ENCODED(
       1296,
       "misses_encoded",

@@ -178,6 +178,8 @@ final class MetricsReference {
   }
 
   private static String ofOtherMachines() {
+    JsonObject speeds =
+        new JsonObject().put("raw_bytes_per_second", 0).put("encoded_bytes_per_second", 0);
     JsonObject gpu =
         new JsonObject()
             .put("uuid", "GPU-UUID")
@@ -186,7 +188,10 @@ final class MetricsReference {
             .put("offloaded_bytes", 0)
             .put("onboarded_bytes", 0)
             .put("peer_bytes", 0)
-            .put("errors", 0);
+            .put("errors", 0)
+            .put(
+                "encoding",
+                new JsonObject().put("form", "encoded").put("read", speeds).put("write", speeds));
     JsonObject peer =
         new JsonObject()
             .put("address", "10.0.0.8:7076")

@@ -5,6 +5,7 @@ import io.kvtier.daemon.plugins.Plugins;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.EncodingMode;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.object.KeySource;
 import io.kvtier.tiers.object.ObjectPipelineOptions;
@@ -338,9 +339,11 @@ public record KvtierdConfig(
    *
    * @param enabled false: the daemon does not look for GPUs
    * @param copies the options of each direction of a GPU
+   * @param encoding when GPUs store blocks encoded
    * @param restart whether the daemon restarts after an error that only a new process can clear
    */
-  public record GpuConfig(boolean enabled, CopyOptions copies, boolean restart) {}
+  public record GpuConfig(
+      boolean enabled, CopyOptions copies, EncodingMode encoding, boolean restart) {}
 
   /** The pipeline that makes checksums. */
   public record CopyConfig(int threads, int queueDepth, int inlineBytes) {}

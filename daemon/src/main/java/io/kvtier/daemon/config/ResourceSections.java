@@ -1,6 +1,7 @@
 package io.kvtier.daemon.config;
 
 import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.EncodingMode;
 import java.time.Duration;
 
 /** Reads the daemon's use of the machine: {@code gpu}, {@code copy} and {@code limits}. */
@@ -35,7 +36,16 @@ final class ResourceSections {
             usual.writeBlocks(),
             usual.readBlocks(),
             usual.depth()),
+        keys.get("gpu.encode", ResourceSections::encodingMode, "always or auto"),
         keys.flag("gpu.restart"));
+  }
+
+  private static EncodingMode encodingMode(String text) {
+    return switch (text) {
+      case "always" -> EncodingMode.ALWAYS;
+      case "auto" -> EncodingMode.AUTO;
+      default -> throw new IllegalArgumentException(text);
+    };
   }
 
   /** The pipeline that makes checksums. */

@@ -255,6 +255,35 @@ final class ReportMetrics implements MultiCollector {
         gpu.getString("fence") == null ? 0 : 1,
         "gpu",
         uuid);
+    if (gpu.getValue("encoding") instanceof JsonObject encoding) {
+      encoding(out, uuid, encoding);
+    }
+  }
+
+  private static void encoding(Families out, String uuid, JsonObject encoding) {
+    out.gauge(
+        "kvtier_gpu_encodes",
+        "Whether the GPU encodes blocks of the region that was opened last, of those with an"
+            + " encoding: 0 or 1. Only with gpu.encode: auto",
+        "encoded".equals(encoding.getString("form")) ? 1 : 0,
+        "gpu",
+        uuid);
+    for (String direction : List.of("read", "write")) {
+      JsonObject speeds = encoding.getJsonObject(direction);
+      for (String form : List.of("raw", "encoded")) {
+        out.gauge(
+            "kvtier_gpu_measured_bytes_per_second",
+            "Speed of copies of raw and encoded blocks, measured when the GPU came into use, in"
+                + " bytes of raw blocks. Only with gpu.encode: auto",
+            speeds.getLong(form + "_bytes_per_second"),
+            "gpu",
+            uuid,
+            "direction",
+            direction,
+            "form",
+            form);
+      }
+    }
   }
 
   private static void events(Families out, @Nullable JsonObject events) {

@@ -27,6 +27,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -68,6 +69,7 @@ public final class FileGpu implements Gpu, GpuDriver {
   private final ArrayDeque<Work> works = new ArrayDeque<>();
   private long nextHandle = 1;
   private boolean isFailed;
+  private volatile long codingNs;
   private int contexts;
   private boolean holds;
   private volatile boolean isApart;
@@ -374,6 +376,11 @@ public final class FileGpu implements Gpu, GpuDriver {
     });
   }
 
+  /** Kernels that encode or decode take so long. */
+  public void slowDownCoding(long kernelNs) {
+    codingNs = kernelNs;
+  }
+
   private void launch() {
     call();
     if (breaksKernel) {
@@ -385,12 +392,14 @@ public final class FileGpu implements Gpu, GpuDriver {
   @Override
   public void encode(GpuStream stream, GranuleTable table, int threadBlocks) {
     launch();
+    LockSupport.parkNanos(codingNs);
     put(() -> new PlainGranules(table, FileGpu::at).encode());
   }
 
   @Override
   public void decode(GpuStream stream, GranuleTable table, int threadBlocks) {
     launch();
+    LockSupport.parkNanos(codingNs);
     put(() -> new PlainGranules(table, FileGpu::at).decode());
   }
 

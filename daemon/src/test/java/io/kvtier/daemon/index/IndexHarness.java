@@ -39,6 +39,7 @@ import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.EncodingMode;
 import io.kvtier.tiers.gpu.GpuDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
@@ -210,6 +211,7 @@ public final class IndexHarness implements AutoCloseable {
     private final List<TierParts.Lower> further = new ArrayList<>();
     private String admission = "evicted";
     private @Nullable GpuDriver gpu;
+    private EncodingMode encoding = EncodingMode.ALWAYS;
     private @Nullable EventRing events;
     private List<TenantConfig> tenants = List.of();
     private boolean tracing;
@@ -254,6 +256,11 @@ public final class IndexHarness implements AutoCloseable {
     }
 
     /** A pipeline makes the checksums of blocks above a length. */
+    Settings encoding(EncodingMode mode) {
+      encoding = mode;
+      return this;
+    }
+
     Settings checksums(Pipeline pipeline, int inlineBytes) {
       checksums = pipeline;
       inlineChecksumBytes = inlineBytes;
@@ -379,6 +386,7 @@ public final class IndexHarness implements AutoCloseable {
                 new GpuTier.Parts(
                     () -> new GpuProbe.Found(gpu),
                     CopyOptions.DEFAULT,
+                    settings.encoding,
                     new GpuTier.Memory(
                         i -> slabs.asSlice(i * slabBytes, slabBytes), slabCount, settings.numa),
                     IndexAgent.DEVICE_TRANSFERS,

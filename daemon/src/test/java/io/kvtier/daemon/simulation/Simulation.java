@@ -35,6 +35,7 @@ import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.codec.BlockCodec;
 import io.kvtier.tiers.codec.BlockCodecs;
 import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.EncodingMode;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
 import io.kvtier.tiers.ledger.Ledger;
@@ -567,6 +568,7 @@ final class Simulation implements SimulatedClient.World, AutoCloseable {
         new GpuTier.Parts(
             () -> new GpuProbe.Found(gpu),
             new CopyOptions(2, 4 * PAGE, 64, 1, 1, 1, 1, 1024),
+            EncodingMode.ALWAYS,
             new GpuTier.Memory(this::slab, slabs.length, NumaHomes.none()),
             IndexAgent.DEVICE_TRANSFERS,
             () -> {},

@@ -2,6 +2,7 @@ package io.kvtier.tiers.gpu;
 
 import io.kvtier.layout.RunGrid;
 import io.kvtier.layout.Runs;
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.tiers.files.ByteSize;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -61,6 +62,9 @@ public final class Calibration {
   private static final RunGrid WARM_UP_GRID =
       RunGrid.of(1 << 10, List.of(new RunGrid.Dimension(16, 4 << 10, 2 << 10)));
 
+  /** How the blocks of encoded copies are encoded: as those of most engines. */
+  private static final BlockEncoding ENCODING = BlockEncoding.of("exact bf16 4096", BLOCK_BYTES);
+
   /** One round is enough for a strategy that is slower than another by this factor. */
   private static final double HOPELESS = 4;
 
@@ -71,20 +75,23 @@ public final class Calibration {
    * One kind of copies, and each strategy's best round of them so far, in bytes a nanosecond.
    *
    * @param copiesOfEngines what the copy engines copy instead
+   * @param encodedCopies what encoded copies copy instead; empty if they are not measured
    */
   private record Kind(
       int runBytes,
       List<Copy> copies,
       List<Copy> copiesOfEngines,
+      List<Copy> encodedCopies,
       Map<CopyStrategy, Double> rates) {
-    Kind(int runBytes, List<Copy> copies, List<Copy> copiesOfEngines) {
-      this(runBytes, copies, copiesOfEngines, new EnumMap<>(CopyStrategy.class));
+    Kind(int runBytes, List<Copy> copies, List<Copy> copiesOfEngines, List<Copy> encodedCopies) {
+      this(runBytes, copies, copiesOfEngines, encodedCopies, new EnumMap<>(CopyStrategy.class));
     }
 
     List<Copy> copiesOf(CopyStrategy strategy) {
       return switch (strategy) {
         case PLAIN, BATCH -> copiesOfEngines;
-        case STAGED, KERNEL, ENCODED -> copies;
+        case STAGED, KERNEL -> copies;
+        case ENCODED -> encodedCopies;
       };
     }
 
@@ -108,6 +115,7 @@ public final class Calibration {
   private Calibration(
       LongSupplier clock,
       CopyEngine engine,
+      EncodingMode mode,
       boolean hasBatchCopies,
       int blocks,
       long device,
@@ -117,7 +125,7 @@ public final class Calibration {
     // Those that are slow with short runs come last.
     strategies =
         List.of(CopyStrategy.values()).reversed().stream()
-            .filter(CopyStrategy::isForRaw)
+            .filter(strategy -> mode == EncodingMode.AUTO || strategy.isForRaw())
             .filter(strategy -> strategy != CopyStrategy.BATCH || hasBatchCopies)
             .toList();
     this.blocks = blocks;
@@ -133,15 +141,26 @@ public final class Calibration {
    * @param enough as {@link StrategyTable} wants it
    */
   public static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough) {
-    return calibrate(gpu, engine, enough, System::nanoTime);
+    return calibrate(gpu, engine, enough, EncodingMode.ALWAYS);
   }
 
   /**
-   * The same by another clock.
+   * Measures encoded copies, too, if there is a choice between them and raw copies.
+   *
+   * @param engine with nothing in flight
+   * @param enough as {@link StrategyTable} wants it
+   */
+  static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough, EncodingMode mode) {
+    return calibrate(gpu, engine, enough, mode, System::nanoTime);
+  }
+
+  /**
+   * Measures by another clock.
    *
    * @param clock of nanoseconds, as {@link System#nanoTime}
    */
-  static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough, LongSupplier clock) {
+  static StrategyTable calibrate(
+      Gpu gpu, CopyEngine engine, double enough, EncodingMode mode, LongSupplier clock) {
     StrategyTable table = null;
     for (int blocks = MANY_BLOCKS; blocks > 0 && table == null; blocks /= 2) {
       long device;
@@ -155,7 +174,7 @@ public final class Calibration {
         continue;
       }
       try {
-        table = new StrategyTable(measure(gpu, engine, blocks, device, clock), enough);
+        table = new StrategyTable(measure(gpu, engine, mode, blocks, device, clock), enough);
       } finally {
         gpu.free(device);
       }
@@ -179,12 +198,13 @@ public final class Calibration {
   }
 
   private static List<StrategyTable.Measured> measure(
-      Gpu gpu, CopyEngine engine, int blocks, long device, LongSupplier clock) {
+      Gpu gpu, CopyEngine engine, EncodingMode mode, int blocks, long device, LongSupplier clock) {
     try (Arena arena = Arena.ofShared()) {
       MemorySegment memory = arena.allocate((long) blocks * BLOCK_BYTES, 4096);
       long host = gpu.register(memory);
       try {
-        return new Calibration(clock, engine, gpu.hasBatchCopies(), blocks, device, host).measure();
+        return new Calibration(clock, engine, mode, gpu.hasBatchCopies(), blocks, device, host)
+            .measure();
       } finally {
         gpu.unregister(memory);
       }
@@ -206,22 +226,44 @@ public final class Calibration {
       List<Copy> few = List.of();
       if (runBytes <= SMALL_BYTES) {
         few = copies(runBytes, SMALL_BYTES, 1);
-        kinds.add(new Kind(runBytes, few, few));
+        kinds.add(new Kind(runBytes, few, few, List.of()));
       }
-      kinds.add(kind(runBytes, copies(runBytes, BLOCK_BYTES, 1), few));
       if (blocks > 1) {
-        kinds.add(kind(runBytes, copies(runBytes, BLOCK_BYTES, blocks), few));
+        kinds.add(kind(runBytes, copies(runBytes, BLOCK_BYTES, 1), few, List.of()));
       }
+      // Encoded copies are measured with the most blocks only.
+      kinds.add(kind(runBytes, copies(runBytes, BLOCK_BYTES, blocks), few, encoded(runBytes)));
     }
     return kinds;
   }
 
-  private static Kind kind(int runBytes, List<Copy> copies, List<Copy> few) {
-    return new Kind(runBytes, copies, runBytes < SHORT_RUN_BYTES ? few : copies);
+  private static Kind kind(
+      int runBytes, List<Copy> copies, List<Copy> few, List<Copy> encodedCopies) {
+    List<Copy> ofEngines = runBytes < SHORT_RUN_BYTES ? few : copies;
+    return new Kind(runBytes, copies, ofEngines, encodedCopies);
+  }
+
+  /** Copies of all blocks in their encoded form, each to a slot of its own. */
+  private List<Copy> encoded(int runBytes) {
+    if (!strategies.contains(CopyStrategy.ENCODED)) {
+      return List.of();
+    }
+    List<Copy> copies = new ArrayList<>();
+    for (int block = 0; block < blocks; block++) {
+      long first = (long) block * BLOCK_BYTES;
+      Copy copy = copy(runBytes, BLOCK_BYTES, device + 2 * first, Copy.placeOf(0));
+      copy.encoding = ENCODING;
+      copy.slots[0] = host + first;
+      copies.add(copy);
+    }
+    return copies;
   }
 
   private void measure(Kind kind) {
     for (CopyStrategy strategy : strategies) {
+      if (kind.copiesOf(strategy).isEmpty()) {
+        continue;
+      }
       engine.use(StrategyTable.only(strategy));
       // The best round: whatever else the machine does makes others slower, and none faster.
       long start = clock.getAsLong();
@@ -243,6 +285,7 @@ public final class Calibration {
     for (int block = 0; block < blocks; block++) {
       copies.add(new Copy());
     }
+    List<Copy> encodedCopies = encoded(WARM_UP_RUN_BYTES);
     long start = clock.getAsLong();
     do {
       for (int block = 0; block < blocks; block++) {
@@ -253,7 +296,7 @@ public final class Calibration {
       for (CopyStrategy strategy : strategies) {
         if (strategy != CopyStrategy.PLAIN) {
           engine.use(StrategyTable.only(strategy));
-          double ignored = rate(copies);
+          double ignored = rate(strategy == CopyStrategy.ENCODED ? encodedCopies : copies);
         }
       }
     } while (clock.getAsLong() - start < WARM_UP_NS);
@@ -273,24 +316,34 @@ public final class Calibration {
   private List<Copy> copies(int runBytes, int blockBytes, int count) {
     List<Copy> copies = new ArrayList<>();
     for (int block = 0; block < count; block++) {
-      Copy copy = new Copy();
       long first = (long) block * blockBytes;
-      if (runBytes < SHORT_RUN_BYTES) {
-        RunGrid grid =
-            RunGrid.of(
-                runBytes,
-                List.of(new RunGrid.Dimension(GRID_BYTES / runBytes, 2L * runBytes, runBytes)));
-        for (long at = first; at < first + blockBytes; at += GRID_BYTES) {
-          copy.runs.add(device + 2 * at, host + at, grid);
-        }
-      } else {
-        for (long at = first; at < first + blockBytes; at += runBytes) {
-          copy.runs.add(device + 2 * at, host + at, runBytes);
-        }
-      }
-      copies.add(copy);
+      copies.add(copy(runBytes, blockBytes, device + 2 * first, host + first));
     }
     return copies;
+  }
+
+  /**
+   * A copy of one block.
+   *
+   * @param source where the block's first run is on the device
+   * @param target where the block is on the host
+   */
+  private static Copy copy(int runBytes, int blockBytes, long source, long target) {
+    Copy copy = new Copy();
+    if (runBytes < SHORT_RUN_BYTES) {
+      RunGrid grid =
+          RunGrid.of(
+              runBytes,
+              List.of(new RunGrid.Dimension(GRID_BYTES / runBytes, 2L * runBytes, runBytes)));
+      for (long at = 0; at < blockBytes; at += GRID_BYTES) {
+        copy.runs.add(source + 2 * at, target + at, grid);
+      }
+    } else {
+      for (long at = 0; at < blockBytes; at += runBytes) {
+        copy.runs.add(source + 2 * at, target + at, runBytes);
+      }
+    }
+    return copy;
   }
 
   /** Copies once; bytes a nanosecond. */

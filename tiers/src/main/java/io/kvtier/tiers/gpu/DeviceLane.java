@@ -28,6 +28,7 @@ final class DeviceLane implements AutoCloseable {
 
   private final Gpu gpu;
   private final CopyEngine engine;
+  private final StrategyTable strategies;
   private final PinnedSlabs slabs;
   private final Runnable finishedBell;
   private final Consumer<Throwable> defect;
@@ -67,6 +68,7 @@ final class DeviceLane implements AutoCloseable {
       Consumer<Throwable> defect) {
     this.gpu = gpu;
     this.engine = engine;
+    strategies = engine.strategies();
     this.slabs = slabs;
     this.finishedBell = finishedBell;
     this.defect = defect;
@@ -130,6 +132,11 @@ final class DeviceLane implements AutoCloseable {
   @SuppressWarnings("EnumOrdinal") // a place in an array of this class
   long bytesBy(CopyStrategy strategy) {
     return engine.bytesBy(strategy) - calibratedBytes[strategy.ordinal()];
+  }
+
+  /** The speeds of raw and encoded copies; null if they were not measured. */
+  @Nullable FormSpeeds formSpeeds(int runBytes) {
+    return strategies.formSpeeds(runBytes);
   }
 
   long errors() {

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.tiers.numa.NumaHomes;
 import java.util.EnumMap;
 import java.util.List;
@@ -21,6 +22,7 @@ public final class DevicePipeline implements AutoCloseable {
   private final long stagingBytes;
   private final int home;
   private int inFlight;
+  private volatile @Nullable EncodingChoice lastChoice;
 
   /**
    * A pipeline whose threads are not started yet.
@@ -114,6 +116,23 @@ public final class DevicePipeline implements AutoCloseable {
     return peers.fence() == null && source.isSeenBy(gpu);
   }
 
+  /**
+   * Chooses the form of blocks that have an encoding. If the speeds were not measured, blocks are
+   * encoded.
+   *
+   * @param runBytes the mean length of the blocks' runs on the GPU
+   */
+  boolean choosesEncoded(BlockEncoding encoding, int runBytes) {
+    FormSpeeds out = offloads.formSpeeds(runBytes);
+    FormSpeeds in = onboards.formSpeeds(runBytes);
+    if (out == null || in == null) {
+      return true;
+    }
+    EncodingChoice choice = EncodingChoice.of(encoding, out, in);
+    lastChoice = choice;
+    return choice.isEncoded();
+  }
+
   /** The driver's number of the GPU. */
   public int ordinal() {
     return gpu.device().ordinal();
@@ -132,6 +151,7 @@ public final class DevicePipeline implements AutoCloseable {
         regions,
         new GpuReport.Copied(offloads.bytes(), onboards.bytes(), peers.bytes(), byStrategy()),
         lanes.stream().mapToLong(DeviceLane::errors).sum(),
+        lastChoice,
         fence());
   }
 

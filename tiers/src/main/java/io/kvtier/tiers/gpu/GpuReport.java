@@ -6,6 +6,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * A GPU as operators see it.
  *
+ * @param encoding the choice for the blocks of the region that was opened last, of those with an
+ *     encoding; null if the speeds of raw and encoded copies were not measured
  * @param fence why copying has ended; null while blocks are copied
  */
 public record GpuReport(
@@ -14,6 +16,7 @@ public record GpuReport(
     int regions,
     Copied copied,
     long errors,
+    @Nullable EncodingChoice encoding,
     @Nullable String fence) {
   /**
    * The memory that the daemon takes on the device.

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import io.kvtier.layout.encoding.BlockEncoding;
 import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.transfer.Joining;
 import java.lang.foreign.MemorySegment;
@@ -37,6 +38,7 @@ public final class GpuTier implements AutoCloseable {
    * What it is made of.
    *
    * @param options of each copy engine, of which a GPU has three
+   * @param encoding when blocks are stored encoded
    * @param transfers one more than the highest number of a transfer
    * @param finishedBell wakes the index
    * @param defect told of what should never happen
@@ -44,6 +46,7 @@ public final class GpuTier implements AutoCloseable {
   public record Parts(
       Supplier<GpuProbe> probe,
       CopyOptions options,
+      EncodingMode encoding,
       Memory memory,
       int transfers,
       Runnable finishedBell,
@@ -248,6 +251,17 @@ public final class GpuTier implements AutoCloseable {
         }
         order.opened = region;
         order.pipeline = pipeline;
+        BlockEncoding encoding = order.encoding;
+        order.isStoredRaw =
+            pipeline != null
+                && encoding != null
+                && !pipeline.choosesEncoded(encoding, spec.layout().meanRunBytes());
+        if (order.isStoredRaw) {
+          LOG.info(
+              "GPU {} puts blocks raw, because it copies encoded ones too slowly: set gpu.encode to"
+                  + " always to save the space",
+              spec.device());
+        }
         runs += regionRuns;
         pinsAhead = !hasPinned;
       }
@@ -304,7 +318,7 @@ public final class GpuTier implements AutoCloseable {
     CopyEngine engine = new CopyEngine(gpu, direction, parts.options(), table);
     try {
       if (direction != CopyDirection.PEER && hasThreads) {
-        table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH);
+        table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH, parts.encoding());
       }
     } catch (GpuException e) {
       engine.close();

@@ -26,6 +26,9 @@ public final class RegionOrder {
   /** What copies to and from it. */
   public @Nullable DevicePipeline pipeline;
 
+  /** Whether the region's blocks are put raw, although its namespace has an encoding. */
+  public boolean isStoredRaw;
+
   /** Why it was not opened. */
   public @Nullable String refusal;
 

@@ -4,6 +4,7 @@ import java.util.Collections;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Which strategy a copy takes, by its mean run, by the mean of its pieces on the host, and by how
@@ -83,7 +84,8 @@ public final class StrategyTable {
     private double fastestBut(CopyStrategy excluded) {
       double fastest = 0;
       for (CopyStrategy strategy : CopyStrategy.values()) {
-        fastest = strategy == excluded ? fastest : Math.max(fastest, rate(strategy));
+        boolean isOther = strategy != excluded && strategy.isForRaw();
+        fastest = isOther ? Math.max(fastest, rate(strategy)) : fastest;
       }
       return fastest;
     }
@@ -96,6 +98,7 @@ public final class StrategyTable {
   private final CopyStrategy[][] best;
 
   private final CopyStrategy[][] bestOnBusyGpu;
+  private final double enough;
 
   /**
    * Chooses by these measurements, of which there is at least one.
@@ -107,6 +110,7 @@ public final class StrategyTable {
     if (!(enough > 0 && enough <= 1)) {
       throw new IllegalArgumentException(enough + " of the speed: expected more than 0, at most 1");
     }
+    this.enough = enough;
     this.measured = List.copyOf(measured);
     if (measured.isEmpty()) {
       throw new IllegalArgumentException("a table of strategies without a measurement");
@@ -157,6 +161,25 @@ public final class StrategyTable {
     int run = nearest(runBytes, copyBytes);
     int span = spanBytes == runBytes ? run : nearest(spanBytes, copyBytes);
     return busy ? bestOnBusyGpu[run][span] : best[run][span];
+  }
+
+  /**
+   * The speeds of raw and encoded copies of many blocks with runs of about such a length; null if
+   * encoded copies were not measured.
+   */
+  @Nullable FormSpeeds formSpeeds(int runBytes) {
+    Measured nearest = null;
+    int least = Integer.MAX_VALUE;
+    for (Measured row : rows) {
+      int distance = Math.abs(log2(row.runBytes()) - log2(runBytes));
+      if (row.rate(CopyStrategy.ENCODED) > 0 && distance < least) {
+        least = distance;
+        nearest = row;
+      }
+    }
+    return nearest == null
+        ? null
+        : new FormSpeeds(nearest.rate(nearest.best(enough)), nearest.rate(CopyStrategy.ENCODED));
   }
 
   private int nearest(int runBytes, long copyBytes) {

@@ -1,5 +1,6 @@
 package io.kvtier.tiers.gpu;
 
+import static java.util.Objects.requireNonNull;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -601,7 +602,8 @@ final class CopyEngineTest {
   void calibrate_shortRuns_areTakenTogether() {
     FakeGpu gpu = new FakeGpu(1);
     try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
-      StrategyTable table = Calibration.calibrate(gpu, engine, 0.97, () -> gpu.nowNs);
+      StrategyTable table =
+          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, () -> gpu.nowNs);
       assertEquals(CopyStrategy.STAGED, table.choose(256, 2 << 20, 4 << 20, false));
       assertEquals(CopyStrategy.KERNEL, table.choose(256, 1 << 10, 4 << 20, false));
       assertEquals(CopyStrategy.KERNEL, table.choose(1 << 10, 1 << 10, 4 << 20, false));
@@ -610,9 +612,45 @@ final class CopyEngineTest {
 
   private static List<CopyStrategy> bestWhenCalibrated(FakeGpu gpu) {
     try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
-      return Calibration.calibrate(gpu, engine, 0.97, () -> gpu.nowNs).measured().stream()
+      return Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, () -> gpu.nowNs)
+          .measured()
+          .stream()
           .map(row -> row.best(0.97))
           .toList();
+    }
+  }
+
+  /** Encoded copies have fewer bytes for the link, so only a slow kernel makes them slow. */
+  @ParameterizedTest
+  @EnumSource(
+      value = CopyDirection.class,
+      names = {"OFFLOAD", "ONBOARD"})
+  void calibrate_encodedCopies_areMeasuredWhereThereIsAChoice(CopyDirection direction) {
+    assertTrue(speeds(direction, 0).isEncodedAtLeast(1.2));
+    assertFalse(speeds(direction, 1_000_000).isEncodedAtLeast(0.5));
+  }
+
+  @Test
+  void calibrate_encodedCopiesWithoutAChoice_areNotMeasured() {
+    FakeGpu gpu = new FakeGpu(1);
+    try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
+      StrategyTable table =
+          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, () -> gpu.nowNs);
+      assertNull(table.formSpeeds(4 << 10));
+      assertEquals(0, engine.bytesBy(CopyStrategy.ENCODED));
+    }
+  }
+
+  private static FormSpeeds speeds(CopyDirection direction, long codingNs) {
+    FakeGpu gpu = new FakeGpu(1);
+    gpu.codingNs = codingNs;
+    gpu.memoryBytes = CopyOptions.DEFAULT.stagingBytes() + (8 << 20);
+    try (CopyEngine engine =
+        new CopyEngine(
+            gpu, direction, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.KERNEL))) {
+      StrategyTable table =
+          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.AUTO, () -> gpu.nowNs);
+      return requireNonNull(table.formSpeeds(4 << 10));
     }
   }
 

@@ -67,6 +67,9 @@ final class FakeGpu implements Gpu, GpuDriver {
   /** The time, by what was asked for: each call takes some, and all that goes over the link. */
   long nowNs;
 
+  /** How long a kernel takes to encode or decode. */
+  long codingNs;
+
   /** Between these two moments everything takes ten times as long. */
   long slowFromNs;
 
@@ -309,6 +312,7 @@ final class FakeGpu implements Gpu, GpuDriver {
     kernels++;
     encodingBlocks = threadBlocks;
     spend(0);
+    nowNs += codingNs;
     putHold(stream);
     put(stream, () -> new PlainGranules(table, FakeGpu::at).encode());
   }
@@ -319,6 +323,7 @@ final class FakeGpu implements Gpu, GpuDriver {
     kernels++;
     encodingBlocks = threadBlocks;
     spend(0);
+    nowNs += codingNs;
     putHold(stream);
     put(stream, () -> new PlainGranules(table, FakeGpu::at).decode());
   }

@@ -356,6 +356,12 @@ public final class Devices implements DeviceMoves.Listener, Operations.DeviceOpe
     moves.ready(operation, jobs.of(operation), place);
   }
 
+  /** Whether the GPU of an OFFLOAD encodes fresh blocks that have an encoding. */
+  public boolean isEncoding(Operation operation) {
+    Region region = jobs.of(operation).region;
+    return region != null && !region.isStoredRaw;
+  }
+
   /** Blocks that are put together from copies of their layers. */
   public PartialBlocks partial() {
     return partial;

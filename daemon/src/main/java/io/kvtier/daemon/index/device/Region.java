@@ -39,6 +39,9 @@ public final class Region {
   /** Whether the engine copies the region's blocks itself: it is never opened. */
   final boolean isOnHost;
 
+  /** Whether its GPU puts blocks raw, although they have an encoding. */
+  boolean isStoredRaw;
+
   final long runsOfLayer;
 
   /** The entries of a layer of a block in a list of runs. */

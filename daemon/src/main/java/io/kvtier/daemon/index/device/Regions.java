@@ -249,6 +249,7 @@ final class Regions {
     if (order.isOpen() && order.refusal == null) {
       region.opened = order.opened;
       region.pipeline = order.pipeline;
+      region.isStoredRaw = order.isStoredRaw;
       if (waiting != null) {
         waiting.value = region.id;
       }

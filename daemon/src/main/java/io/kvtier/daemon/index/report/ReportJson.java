@@ -8,6 +8,8 @@ import io.kvtier.daemon.index.core.Accounts;
 import io.kvtier.policies.WhatIf;
 import io.kvtier.protocol.Counter;
 import io.kvtier.tiers.gpu.CopyStrategy;
+import io.kvtier.tiers.gpu.EncodingChoice;
+import io.kvtier.tiers.gpu.FormSpeeds;
 import io.kvtier.tiers.gpu.GpuReport;
 import io.kvtier.tiers.host.NumaReport;
 import io.kvtier.tiers.object.janitor.JanitorReport;
@@ -16,6 +18,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A {@link Report} as one JSON object of limited size. The object is in ASCII, so that each
@@ -242,7 +245,24 @@ public final class ReportJson {
         .add("peer_bytes", gpu.copied().peerBytes())
         .add("errors", gpu.errors())
         .add("copied_bytes", copied)
+        .add("encoding", encoding(gpu.encoding()))
         .add("fence", Json.value(gpu.fence()));
+  }
+
+  private static JsonValue encoding(@Nullable EncodingChoice choice) {
+    if (choice == null) {
+      return Json.NULL;
+    }
+    return new JsonObject()
+        .add("form", choice.isEncoded() ? "encoded" : "raw")
+        .add("read", json(choice.offload()))
+        .add("write", json(choice.onboard()));
+  }
+
+  private static JsonObject json(FormSpeeds speeds) {
+    return new JsonObject()
+        .add("raw_bytes_per_second", (long) (speeds.rawBytesPerNs() * 1e9))
+        .add("encoded_bytes_per_second", (long) (speeds.encodedBytesPerNs() * 1e9));
   }
 
   private static JsonValue json(Object value) {

@@ -190,7 +190,9 @@ public final class Puts implements Devices.RawPuts {
     }
     // A GPU encodes any part of a block: a region with other parts than whole granules is refused.
     boolean isEncoded =
-        operation.verb == Verb.OFFLOAD || request.has(RequestDescriptor.FLAG_ENCODED);
+        operation.verb == Verb.OFFLOAD
+            ? devices.isEncoding(operation)
+            : request.has(RequestDescriptor.FLAG_ENCODED);
     directory.set(Directory.FLAG_ENCODED, block, isEncoded && namespace.encoding() != null);
     directory.setLineage(
         block, request.depth + place, parent, Math.max(parentBlock, Directory.NONE));
