@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kvtier_testing import process
+
 from bench.rows_tool import Failed, add_json, run_rows_tool, write_rows
 from checks.shared.command_line import Arguments, say, whole
 from checks.shared.networks import Networks
@@ -26,7 +28,10 @@ KIB, MIB = 1 << 10, 1 << 20
 NETWORKS = Networks("kvtier-bench", "10.251.7")
 ADDRESSES = NETWORKS.addresses
 PORT, RAW_PORT, IPERF_PORT = 7076, 7077, 7078
+UCX_LIBRARY = Path(__file__).parents[1] / "target/ucx/libucx/lib/libucp.so.0"
+UCX_SETTINGS: dict[str, object] = {"nodes.transport": "ucx", "nodes.ucx_library": str(UCX_LIBRARY)}
 MEMORY = {2 * MIB: 1200 * MIB, 64 * KIB: 300 * MIB}
+WAYS = {"plain": "in plaintext, two connections", "tls": "with mutual TLS", "ucx": "by UCX over TCP, in plaintext"}
 KEYS_AT_ONCE = 1000
 PINGS = 3000
 WARM_S = 10.0
@@ -61,6 +66,12 @@ class Node(NodeDaemon):
             "nodes.fetch_timeout": "30s",
         }
         super().__init__(folder, own | settings, Failed, timeout_s=60, within=lambda command: NETWORKS.inside(which, command))
+
+    def peers(self) -> list[dict[str, object]]:
+        command = [str(process.PROGRAMS / "kvtier"), "nodes", "--json"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | {"KVTIER_SOCKET": str(self.socket)})
+        peers: list[dict[str, object]] = json.loads(told.stdout)["peers"]
+        return peers
 
     def namespace(self, block_bytes: int) -> Namespace:
         return self.client.namespace(f"bench-{block_bytes}", block_bytes=block_bytes, model="bench")
@@ -139,19 +150,36 @@ def speeds(first: Node, second: Node, raw: str, rounds: int, rows: list[dict[str
         show(rows, f"read {block_bytes // KIB} KiB blocks, GB/s", statistics.median(ours) / 1e9, statistics.median(theirs) / 1e9)
 
 
+def await_ucx(node: Node) -> None:
+    """Until the node's peer sends blocks by UCX."""
+    end = time.monotonic() + 30
+    while any(peer["transport"] != "ucx" for peer in node.peers()):
+        if time.monotonic() > end:
+            raise Failed("the nodes do not agree on UCX")
+        time.sleep(0.05)
+
+
 def show(rows: list[dict[str, object]], name: str, ours: float, theirs: float) -> None:
     rows.append({"name": name, "kvtier": ours, "raw": theirs, "ratio": ours / theirs})
     print(f"{name:<52} {ours:>10.2f} {theirs:>10.2f} {ours / theirs:>7.2f}", flush=True)
 
 
-def measure(folder: Path, raw: str, rounds: int, encrypted: bool, rows: list[dict[str, object]]) -> None:
-    names = [f"IP:{address}" for address in ADDRESSES]
-    secure = tls_settings(folder, *names) if encrypted else {"nodes.security": "plaintext_without_tokens"}
+def settings_of(way: str, folder: Path) -> dict[str, object]:
+    """The settings of both nodes for one way of blocks."""
+    if way == "tls":
+        return tls_settings(folder, *(f"IP:{address}" for address in ADDRESSES))
+    return {"nodes.security": "plaintext_without_tokens"} | (UCX_SETTINGS if way == "ucx" else {})
+
+
+def measure(folder: Path, raw: str, rounds: int, way: str, rows: list[dict[str, object]]) -> None:
+    secure = settings_of(way, folder)
     with ExitStack() as started:
         first = Node(folder / "a", 0, {"nodes.listen": f"{ADDRESSES[0]}:{PORT}"} | secure)
         started.callback(first.stop)
         second = Node(folder / "b", 1, {"nodes.peers": f"{ADDRESSES[0]}:{PORT}"} | secure)
         started.callback(second.stop)
+        if way == "ucx":
+            await_ucx(second)
         speeds(first, second, raw, rounds, rows)
         keys = put(first.namespace(4 * KIB), 4 * KIB, PINGS)
         small = second.namespace(4 * KIB)
@@ -170,6 +198,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if os.geteuid() != 0:
         parser.error("only root can make network namespaces")
+    # The daemons are on one machine, and UCX must not use its memory.
+    os.environ["UCX_TLS"] = "tcp"
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="kvtier-nodes.") as name, NETWORKS.made():
         folder = Path(name)
@@ -177,9 +207,10 @@ def main(argv: list[str] | None = None) -> int:
         subprocess.run(["cc", "-O2", "-o", raw, str(Path(__file__).with_name("raw_tcp.c")), "-lpthread"], check=True)
         print(f"{'row':<52} {'kvtier':>10} {'raw':>10} {'ratio':>7}")
         with running([raw, "serve", str(RAW_PORT)], 0):
-            for encrypted in (False, True):
-                say("with mutual TLS" if encrypted else "in plaintext, two connections")
-                measure(folder, raw, options.rounds, encrypted, rows)
+            for way, words in WAYS.items():
+                say(words)
+                (folder / way).mkdir()
+                measure(folder / way, raw, options.rounds, way, rows)
         if shutil.which("iperf3"):
             with running(["iperf3", "-s", "-p", str(IPERF_PORT)], 0):
                 told = json.loads(output(1, ["iperf3", "-c", ADDRESSES[0], "-p", str(IPERF_PORT), "-R", "-P", "2", "-t", "3", "-J"]))

@@ -408,6 +408,7 @@ public final class Nodes implements AutoCloseable {
               .put("state", peer.state().name().toLowerCase(Locale.ROOT))
               .put("why", peer.why())
               .put("incarnation", Long.toHexString(peer.incarnation()))
+              .put("transport", peer.usesFabric() ? "ucx" : "tcp")
               .put("round_trip_ns", peer.roundTripNs())
               .put("blocks", peer.blocks())
               .put("bytes", peer.bytes())

@@ -48,6 +48,7 @@ public final class NodePeer {
   private volatile String why = "";
   private volatile long incarnation;
   private volatile long roundTripNs;
+  private volatile boolean usesFabric;
 
   NodePeer(int number, NodeAddress address, int readers) {
     this.number = number;
@@ -112,6 +113,17 @@ public final class NodePeer {
   /** The last round trip of a PING, ns; 0 before the first. */
   public long roundTripNs() {
     return roundTripNs;
+  }
+
+  /** Whether the last link that was looked at has a {@link Fabric} for its blocks. */
+  public boolean usesFabric() {
+    return usesFabric;
+  }
+
+  void setUsesFabric(boolean isUsed) {
+    if (usesFabric != isUsed) {
+      usesFabric = isUsed;
+    }
   }
 
   /** How fast blocks come from the node. */

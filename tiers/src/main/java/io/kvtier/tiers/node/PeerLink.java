@@ -189,6 +189,7 @@ final class PeerLink implements NodeLink.Listener {
   }
 
   private void watch(NodeLink now, long nowNs) {
+    peer.setUsesFabric(now.usesFabric());
     // A node that takes the bytes of blocks may have no time for a PONG.
     if (nowNs - (pushes.isWaiting() ? now.movedNs() : now.heardNs()) >= SILENT_NS) {
       now.close("the node was silent for " + SILENT_NS / 1_000_000_000L + " s");
