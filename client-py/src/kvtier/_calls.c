@@ -22,7 +22,7 @@ static int await_ring(Session *self, uint64_t seen, int64_t deadline_ns) {
   int is_full = self->spin_failures < SPIN_FAILURES_MAX || ++self->spin_brief % SPIN_TRIAL_EVERY == 0;
   int64_t spin_ns = is_full ? self->spin_ns : self->spin_ns / SPIN_BRIEFER;
   if (is_index_here(self)) {
-    /* It tells nothing about the other processors. */
+    /* The index can't answer until this thread sleeps. What came of such a wait says nothing about spinning elsewhere. */
     is_full = 0;
     spin_ns = 0;
   }

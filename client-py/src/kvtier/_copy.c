@@ -417,7 +417,7 @@ static size_t copy_in(Batch *batch, uint64_t block_bytes, Session *announced) {
         first = left - ahead;
         copy->crc32c = kvtier_copy_crc32c(0, copy->destination, copy->source, first);
       }
-      /* On this processor it would only take the time that the copies need. */
+      /* An index that wakes up on this processor would only delay the copies. */
       if (!announced->ended && load32(announced->fork_marker) == 1 && !is_index_here(announced)) {
         ring_bell(announced);
       }

@@ -166,6 +166,10 @@ int guard_is_overdue(const Guard *guard);
 void guard_abandon(Guard *guard);
 void guard_drop(Guard *guard);
 
+/* ---- _digits.c ---- */
+
+PyObject *core_keys_of_digits(PyObject *module, PyObject *digits);
+
 /* ---- _request.c ---- */
 
 typedef struct {
@@ -294,7 +298,6 @@ PyObject *core_decode(PyObject *module, PyObject *arguments);
 
 /* ---- _copy.c ---- */
 
-PyObject *core_keys_of_digits(PyObject *module, PyObject *digits);
 PyObject *core_check_memory(PyObject *module, PyObject *arguments);
 PyObject *core_gather(PyObject *module, PyObject *arguments);
 PyObject *core_scatter(PyObject *module, PyObject *arguments);

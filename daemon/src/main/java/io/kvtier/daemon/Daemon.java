@@ -21,11 +21,11 @@ import io.kvtier.daemon.index.move.StoreParts;
 import io.kvtier.daemon.index.report.EventRing;
 import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.IndexProcessor;
 import io.kvtier.daemon.index.source.BlockSource;
 import io.kvtier.daemon.index.space.TierParts;
 import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.daemon.node.Nodes;
-import io.kvtier.daemon.session.IndexProcessor;
 import io.kvtier.daemon.session.PeerPolicy;
 import io.kvtier.daemon.session.SessionConductor;
 import io.kvtier.daemon.tracing.RequestTeller;
@@ -350,7 +350,7 @@ public final class Daemon implements AutoCloseable {
                   new GrpcFront.Environment(
                       VERSION,
                       new GrpcFront.IndexSide(
-                          index, doorbell, slabs, new Heartbeat(region), finder),
+                          index, doorbell, processor, slabs, new Heartbeat(region), finder),
                       new GrpcFront.Access(
                           config.network().grpc().usesTls() ? tls : null, callers, tenants),
                       new GrpcFront.Reporting(

@@ -1,7 +1,7 @@
 package io.kvtier.daemon;
 
 import io.kvtier.daemon.index.IndexAgent;
-import io.kvtier.daemon.session.IndexProcessor;
+import io.kvtier.daemon.index.session.IndexProcessor;
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Epoll;
 import io.kvtier.protocol.linux.EventFd;

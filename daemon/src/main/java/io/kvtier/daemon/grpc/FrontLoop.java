@@ -77,6 +77,7 @@ final class FrontLoop extends VerticleBase {
             new IndexGateway(
                 daemon.index().agent(),
                 daemon.index().bell(),
+                daemon.index().processor(),
                 daemon.reporting().requests(),
                 daemon.index().slabs().slabs(),
                 tenant,

@@ -12,6 +12,7 @@ import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Tenants;
 import io.kvtier.daemon.index.report.Heartbeat;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.IndexProcessor;
 import io.kvtier.daemon.node.NodeFinder;
 import io.kvtier.tiers.host.SlabStore;
 import io.vertx.core.DeploymentOptions;
@@ -73,11 +74,17 @@ public final class GrpcFront implements AutoCloseable {
   /**
    * The index, the way to wake it, and the slabs with its blocks.
    *
+   * @param processor hears when the index wakes an event loop
    * @param heartbeat tells whether the index makes progress
    * @param finder finds the nodes that have blocks
    */
   public record IndexSide(
-      IndexAgent agent, Runnable bell, SlabStore slabs, Heartbeat heartbeat, NodeFinder finder) {}
+      IndexAgent agent,
+      Runnable bell,
+      IndexProcessor processor,
+      SlabStore slabs,
+      Heartbeat heartbeat,
+      NodeFinder finder) {}
 
   /**
    * The callers that the server accepts.

@@ -3,6 +3,7 @@ package io.kvtier.daemon.grpc;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.report.RequestTap;
+import io.kvtier.daemon.index.session.IndexProcessor;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.daemon.loop.EventLoops;
 import io.kvtier.protocol.CompletionDescriptor;
@@ -18,6 +19,7 @@ import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
 import io.kvtier.protocol.linux.Descriptor;
 import io.kvtier.protocol.linux.SharedMemory;
+import io.kvtier.protocol.linux.ThreadCpus;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.slots.SlotAllocator;
 import io.vertx.core.Context;
@@ -59,6 +61,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
 
   private final IndexAgent index;
   private final Runnable indexBell;
+  private final IndexProcessor processor;
   private final RequestTap requestTap;
   private final Context loop;
   private final Arena arena = Arena.ofShared();
@@ -84,6 +87,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   IndexGateway(
       IndexAgent index,
       Runnable indexBell,
+      IndexProcessor processor,
       RequestTap requestTap,
       int slabs,
       int tenant,
@@ -91,6 +95,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
       throws IOException {
     this.index = index;
     this.indexBell = indexBell;
+    this.processor = processor;
     this.requestTap = requestTap;
     this.loop = loop;
     long bytes = SessionRegion.regionBytes(RING_BYTES, RING_BYTES);
@@ -277,6 +282,8 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
   }
 
   private void announceSleep() {
+    Words.putIntRelease(
+        region.segment(), SessionRegionDescriptor.CLIENT_CPU_OFFSET, ThreadCpus.current() + 1);
     Words.putIntVolatile(region.segment(), SessionRegionDescriptor.CLIENT_WAITING_OFFSET, 1);
   }
 
@@ -336,6 +343,7 @@ final class IndexGateway implements Session.Owner, AutoCloseable {
 
   @Override
   public void wake(Session which) {
+    processor.woken(which.clientCpu());
     EventLoops.run(loop, this::drain);
   }
 

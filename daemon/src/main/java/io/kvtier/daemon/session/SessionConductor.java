@@ -3,6 +3,7 @@ package io.kvtier.daemon.session;
 import io.kvtier.daemon.index.IndexAgent;
 import io.kvtier.daemon.index.core.Counters;
 import io.kvtier.daemon.index.core.Tenants;
+import io.kvtier.daemon.index.session.IndexProcessor;
 import io.kvtier.daemon.index.session.Session;
 import io.kvtier.protocol.HandshakeDescriptor;
 import io.kvtier.protocol.SessionRegion;

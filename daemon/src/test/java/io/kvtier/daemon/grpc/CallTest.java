@@ -1,6 +1,7 @@
 package io.kvtier.daemon.grpc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -8,10 +9,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.kvtier.daemon.access.Grant;
 import io.kvtier.daemon.index.IndexHarness;
 import io.kvtier.daemon.index.report.RequestTold;
+import io.kvtier.daemon.index.session.IndexProcessor;
 import io.kvtier.daemon.node.NodeFinder;
+import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.TraceContext;
 import io.kvtier.protocol.Verb;
 import io.kvtier.protocol.access.Role;
+import io.kvtier.protocol.linux.ThreadCpus;
 import io.kvtier.protocol.v1.PingRequest;
 import io.kvtier.protocol.v1.PingResponse;
 import io.vertx.core.Context;
@@ -29,7 +33,10 @@ import io.vertx.core.http.RequestOptions;
 import io.vertx.core.http.StreamResetException;
 import io.vertx.grpc.common.GrpcStatus;
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -49,6 +56,11 @@ final class CallTest {
   private final Vertx vertx = Vertx.vertx(new VertxOptions().setEventLoopPoolSize(1));
   private final Context loop = vertx.getOrCreateContext();
   private final AtomicInteger ended = new AtomicInteger();
+  private int indexCpu = -1;
+  private final IndexProcessor processor =
+      new IndexProcessor(
+          MemorySegment.ofArray(new long[DaemonRegionDescriptor.REGION_BYTES / Long.BYTES]),
+          () -> indexCpu);
   private IndexHarness harness;
   private IndexGateway gateway;
   private HttpClient client;
@@ -57,7 +69,8 @@ final class CallTest {
   void start() throws IOException {
     harness = new IndexHarness(1, 0);
     gateway =
-        new IndexGateway(harness.agent(), () -> {}, harness.requests(), 1, Grant.NO_TENANT, loop);
+        new IndexGateway(
+            harness.agent(), () -> {}, processor, harness.requests(), 1, Grant.NO_TENANT, loop);
     client =
         vertx.createHttpClient(
             new HttpClientOptions()
@@ -171,6 +184,35 @@ final class CallTest {
     StreamResetException reset = assertInstanceOf(StreamResetException.class, answer.cause());
     assertEquals(8, reset.getCode());
     assertEquals(1, ended.get());
+  }
+
+  @Test
+  void loopThatSleepsOnTheIndexsProcessor_needsIt_whenTheIndexWakesIt() throws IOException {
+    int cpu = ThreadCpus.get().nextSetBit(0);
+    loop.runOnContext(v -> {
+      try {
+        ThreadCpus.set(BitSet.valueOf(new long[] {1L << cpu}));
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    });
+    // Behind the first answer, the loop sleeps where it was put.
+    ask();
+    indexCpu = cpu;
+    ask();
+    assertTrue(processor.rest());
+    indexCpu = cpu + 1;
+    ask();
+    assertFalse(processor.rest());
+  }
+
+  private void ask() {
+    AtomicInteger answered = new AtomicInteger();
+    loop.runOnContext(v -> gateway.submit(ping(0), answer -> answered.incrementAndGet()));
+    workUntil(() -> answered.get() > 0);
+    AtomicInteger idle = new AtomicInteger();
+    loop.runOnContext(v -> idle.incrementAndGet());
+    workUntil(() -> idle.get() > 0);
   }
 
   @Test

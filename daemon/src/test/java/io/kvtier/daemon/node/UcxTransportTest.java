@@ -1,6 +1,7 @@
 package io.kvtier.daemon.node;
 
 import io.kvtier.tiers.node.NodeLink;
+import io.kvtier.tiers.node.ucx.UcxFabric;
 import java.io.IOException;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
@@ -16,6 +17,14 @@ class UcxTransportTest extends NodeTransportContract {
     return null;
   }
 
+  @Nullable UcxFabric ofConnecting() throws IOException {
+    return UcxLibrary.fabric();
+  }
+
+  @Nullable UcxFabric ofAccepting() throws IOException {
+    return UcxLibrary.fabric();
+  }
+
   @Override
   Pair open(NodeLink.Listener acceptor) throws IOException {
     Loopback made =
@@ -25,8 +34,8 @@ class UcxTransportTest extends NodeTransportContract {
               var _ = make.apply(acceptor);
               return true;
             },
-            UcxLibrary.fabric(),
-            UcxLibrary.fabric());
+            ofConnecting(),
+            ofAccepting());
     loopback = made;
     return new Pair(made.from(), made.to(), made.address());
   }

@@ -31,13 +31,7 @@ public final class ProcessImage {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment path = arena.allocateFrom(program.toString());
       MemorySegment list = pointers(arena, arguments);
-      int set =
-          (int)
-              Libc.SETENV.invokeExact(
-                  Libc.capture(), arena.allocateFrom(variable), arena.allocateFrom(value), 1);
-      if (set != 0) {
-        throw Libc.failure("setenv", " of " + variable);
-      }
+      ProcessEnvironment.set(variable, value, true);
       // A driver's descriptors would keep what the driver has of this process. Where the kernel has
       // no such call, nearly all close by themselves.
       long _ =

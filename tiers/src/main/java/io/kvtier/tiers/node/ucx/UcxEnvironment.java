@@ -1,17 +1,10 @@
 package io.kvtier.tiers.node.ucx;
 
-import static java.lang.foreign.ValueLayout.ADDRESS;
-import static java.lang.foreign.ValueLayout.JAVA_INT;
-
+import io.kvtier.protocol.linux.ProcessEnvironment;
 import java.io.IOException;
-import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
-import java.lang.invoke.MethodHandle;
 import java.util.Map;
 
 /** The variables of the environment that UCX needs in a JVM, before its library is loaded. */
-@SuppressWarnings("restricted") // setenv(3), as its manual has it
 final class UcxEnvironment {
   /**
    * The signals that UCX handles by an end of the process: none. The JVM itself uses SIGSEGV, for
@@ -29,36 +22,15 @@ final class UcxEnvironment {
 
   private UcxEnvironment() {}
 
-  /** Sets the variables. Threads that read the environment meanwhile may read the old values. */
+  /** Sets the variables. */
   static void prepare() throws IOException {
-    Linker linker = Linker.nativeLinker();
-    MethodHandle set =
-        linker.downcallHandle(
-            linker.defaultLookup().findOrThrow("setenv"),
-            FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_INT));
-    for (Map.Entry<String, String> one : NEEDED.entrySet()) {
-      set(set, one, 1);
-    }
-    for (Map.Entry<String, String> one : USUAL.entrySet()) {
-      set(set, one, 0);
-    }
+    set(NEEDED, true);
+    set(USUAL, false);
   }
 
-  private static void set(MethodHandle call, Map.Entry<String, String> variable, int overwrite)
-      throws IOException {
-    int result;
-    try (Arena arena = Arena.ofConfined()) {
-      result =
-          (int)
-              call.invokeExact(
-                  arena.allocateFrom(variable.getKey()),
-                  arena.allocateFrom(variable.getValue()),
-                  overwrite);
-    } catch (Throwable t) {
-      throw new AssertionError("a call of setenv", t);
-    }
-    if (result != 0) {
-      throw new IOException("the variable " + variable.getKey() + " can't be set");
+  private static void set(Map<String, String> variables, boolean overwrites) throws IOException {
+    for (Map.Entry<String, String> one : variables.entrySet()) {
+      ProcessEnvironment.set(one.getKey(), one.getValue(), overwrites);
     }
   }
 }

@@ -61,15 +61,16 @@ class UcxLayoutsTest {
 
   @Test
   void numbers_areThoseOfTheHeader(@TempDir Path folder) throws Exception {
-    assumeTrue(Files.isDirectory(HEADERS), "no headers of UCX in target/ucx");
-    assumeTrue(Files.isExecutable(Path.of("/usr/bin/cc")), "no C compiler");
+    // scripts/test has installed the headers, and the Python client needs a compiler.
+    boolean isNeeded = System.getenv("KVTIER_TESTS_NEED_UCX") != null;
+    assumeTrue(isNeeded || Files.isDirectory(HEADERS), "no headers of UCX in target/ucx");
     Path source = Files.writeString(folder.resolve("layouts.c"), source());
     assertEquals("", compile(source));
   }
 
   private static String compile(Path source) throws IOException, InterruptedException {
     Process compiler =
-        new ProcessBuilder("/usr/bin/cc", "-fsyntax-only", "-I" + HEADERS, source.toString())
+        new ProcessBuilder("cc", "-fsyntax-only", "-I" + HEADERS, source.toString())
             .redirectErrorStream(true)
             .start();
     byte[] said = compiler.getInputStream().readAllBytes();

@@ -1,4 +1,4 @@
-package io.kvtier.daemon.session;
+package io.kvtier.daemon.index.session;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -1,4 +1,4 @@
-package io.kvtier.daemon.session;
+package io.kvtier.daemon.index.session;
 
 import io.kvtier.protocol.DaemonRegionDescriptor;
 import io.kvtier.protocol.linux.Words;
@@ -33,7 +33,7 @@ public final class IndexProcessor {
    *
    * @param clientCpu where it went to sleep, as the protocol's words say it
    */
-  void woken(int clientCpu) {
+  public void woken(int clientCpu) {
     if (clientCpu != 0 && clientCpu == current.getAsInt() + 1) {
       isNeeded = true;
     }
