@@ -1,9 +1,9 @@
 """Compares encoded blocks with raw ones for one vLLM, in turns within one process. Two processes differ by more.
 
-Its blocks have two namespaces: the one of `kvtier.encoding: exact`, which the connector made, and that of an engine without the option.
-A prompt is restored from one of them, and right behind it found on the device; the next prompt comes from the other namespace. Other
-prompts are computed in turns, and their blocks stored in either. Run by gpu.py, where there is a GPU; --tiny makes a model that a
-processor computes, to try the program.
+Its blocks have three namespaces: the one of `kvtier.encoding: exact`, which the connector made, that of an engine with `fp8`, and that of
+an engine without the option. A prompt is restored from one of them, and right behind it found on the device; the next prompt comes from
+the next namespace. Other prompts are computed in turns, and their blocks stored in each. Run by gpu.py, where there is a GPU; --tiny makes
+a model that a processor computes, to try the program.
 """
 
 import dataclasses
@@ -20,7 +20,11 @@ from typing import Any, NamedTuple
 from checks.engines.pairs import Engine, arguments_of
 from checks.engines.switch import ROUNDS
 
-MODES = ("raw", "exact")
+MADE = "exact"
+"""the encoding with which the connector is made"""
+
+MODES = {"raw": "none", MADE: MADE, "fp8": "fp8"}
+"""what `kvtier.encoding` is for each"""
 
 
 class Place(NamedTuple):
@@ -50,8 +54,8 @@ def tensors_of_connectors() -> Iterator[list[Any]]:
         KvtierConnector._open = open_tensors  # type: ignore[method-assign]
 
 
-class Both:
-    """An engine whose connector keeps blocks in either of two namespaces."""
+class Forms:
+    """An engine whose connector keeps blocks in the namespace of each mode."""
 
     def __init__(self, engine: Engine, tensors: Any) -> None:
         """`tensors`: of the only group of the engine's model."""
@@ -61,13 +65,14 @@ class Both:
         shard = self._connector._mine[0]
         if "encoding" not in shard.properties:
             raise SystemExit("the blocks of this engine can't be encoded: its log says why")
-        self._places = {"exact": Place(self._connector._pools, list(self._group.namespaces)), "raw": self._raw(tensors)}
+        self._places = {MADE: Place(self._connector._pools, list(self._group.namespaces))}
+        self._places |= {mode: self._place(tensors, encoding) for mode, encoding in MODES.items() if mode != MADE}
 
-    def _raw(self, tensors: Any) -> Place:
+    def _place(self, tensors: Any, encoding: str) -> Place:
         from kvtier.engine import Named, Pools
 
         connector = self._connector
-        before, connector._settings = connector._settings, dataclasses.replace(connector._settings, encoding="none")
+        before, connector._settings = connector._settings, dataclasses.replace(connector._settings, encoding=encoding)
         try:
             loaded = connector._mine[0].weights
             part = connector._part_of(tensors, loaded)
@@ -91,20 +96,23 @@ class Both:
         self._connector._pools = place.pools
 
     def close(self) -> None:
-        """Lets go of the tensors' second registration."""
-        self.become("exact", stores=False)
-        self._places["raw"].pools.close()
+        """Lets go of the tensors' further registrations."""
+        self.become(MADE, stores=False)
+        for mode, place in self._places.items():
+            if mode != MADE:
+                place.pools.close()
 
 
-def restores(engine: Engine, both: Both, kept: list[tuple[list[int], int]], tokens: int, pairs: int) -> dict[str, list[dict[str, Any]]]:
-    """Restores in each mode, each with the hit behind it: two neighbours are a pair, of which every other time raw blocks come first."""
+def restores(engine: Engine, forms: Forms, kept: list[tuple[list[int], int]], tokens: int, pairs: int) -> dict[str, list[dict[str, Any]]]:
+    """Restores in each mode, each with the hit behind it. Neighbours, one of each mode, are compared; every other time they come in
+    reverse order."""
     found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
     number = 0
     for pair in range(pairs):
-        for mode in MODES if pair % 2 else reversed(MODES):
+        for mode in reversed(MODES) if pair % 2 == 0 else MODES:
             prompt, token = kept[number % len(kept)]
             number += 1
-            both.become(mode, stores=False)
+            forms.become(mode, stores=False)
             restored_ms, restored_tokens, first = engine.run(prompt)
             hit_ms, hit_tokens, second = engine.run(prompt)
             if restored_tokens < tokens or hit_tokens < tokens - engine.block_tokens:
@@ -113,7 +121,7 @@ def restores(engine: Engine, both: Both, kept: list[tuple[list[int], int]], toke
     return found
 
 
-def measure(engine: Engine, both: Both, tokens: int, pairs: int, prompts: int, groups: int) -> dict[str, Any]:
+def measure(engine: Engine, forms: Forms, tokens: int, pairs: int, prompts: int, groups: int) -> dict[str, Any]:
     chance = random.Random(5)
 
     def fresh() -> list[int]:
@@ -125,16 +133,16 @@ def measure(engine: Engine, both: Both, tokens: int, pairs: int, prompts: int, g
         engine.run(prompt)
     kept = [(prompt, 0) for prompt in (fresh() for _ in range(prompts))]
     for mode in MODES:
-        both.become(mode, stores=True)
+        forms.become(mode, stores=True)
         for number, (prompt, _) in enumerate(kept):
             kept[number] = prompt, engine.run(prompt)[2]
         # The last blocks of a prompt are stored with the next step.
         engine.run(fresh())
     time.sleep(2)
-    found: dict[str, Any] = {"restores": restores(engine, both, kept, tokens, pairs), "computed_ms": {mode: [] for mode in MODES}}
+    found: dict[str, Any] = {"restores": restores(engine, forms, kept, tokens, pairs), "computed_ms": {mode: [] for mode in MODES}}
     for group in range(len(MODES) * groups):
-        mode = MODES[group % len(MODES)]
-        both.become(mode, stores=True)
+        mode = list(MODES)[group % len(MODES)]
+        forms.become(mode, stores=True)
         # The first of them waits for what the one before it stores.
         found["computed_ms"][mode] += [engine.run(fresh())[0] for _ in range(ROUNDS)][1:]
     return found
@@ -147,12 +155,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kvtier-model-") as folder:
         with tensors_of_connectors() as opened:
             engine = Engine(arguments.kv, arguments.tokens, arguments.tiny, Path(folder), eager=True)
-        both = Both(engine, opened[0][0])
-        found = measure(engine, both, arguments.tokens, arguments.pairs, arguments.prompts, arguments.groups)
+        forms = Forms(engine, opened[0][0])
+        found = measure(engine, forms, arguments.tokens, arguments.pairs, arguments.prompts, arguments.groups)
         with Client(arguments.kv["kv_connector_extra_config"]["kvtier.socket"], timeout=30) as client:
             counters = client.counters()
         found["counters"] = {name: counters[name] for name in ("put_encoded", "put_raw", "put_encoded_bytes", "put_encoded_raw_bytes", "misses_encoded")}
-        both.close()
+        forms.close()
     arguments.out.write_text(json.dumps(found))
     return 0
 

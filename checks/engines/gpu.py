@@ -90,15 +90,15 @@ def of_pairs(found: dict[str, Any], link_ms: float) -> dict[str, float]:
 def of_encodings(found: dict[str, Any], link_ms: float) -> dict[str, Any]:
     """The results of encodings.py in medians; ratios of restores are taken within each pair. `link_ms`: what the link takes for the raw
     bytes; 0: unknown."""
-    raw, exact = (found["restores"][mode] for mode in ("raw", "exact"))
+    raw = found["restores"]["raw"]
     made: dict[str, Any] = {"counters": found["counters"]}
     for mode, rows in found["restores"].items():
         row = made[mode] = {name: statistics.median(one[name] for one in rows) for name in ("restored_ms", "hit_ms")}
         row |= {"computed_ms": statistics.median(found["computed_ms"][mode]), "wrong": sum(not one["same"] for one in rows)}
         if link_ms:
             row |= {"link_ms": link_ms, "of_limit": statistics.median(one["restored_ms"] / (one["hit_ms"] + link_ms) for one in rows)}
-    made["restored_ratio"] = statistics.median(one["restored_ms"] / other["restored_ms"] for one, other in zip(exact, raw, strict=True))
-    made["computed_ratio"] = made["exact"]["computed_ms"] / made["raw"]["computed_ms"]
+        row["restored_ratio"] = statistics.median(one["restored_ms"] / other["restored_ms"] for one, other in zip(rows, raw, strict=True))
+        row["computed_ratio"] = row["computed_ms"] / statistics.median(found["computed_ms"]["raw"])
     return made
 
 

@@ -138,15 +138,20 @@ def test_encodings_areComparedWithinEachPair() -> None:
         return {"restored_ms": restored_ms, "hit_ms": 20.0, "same": same}
 
     found = {
-        "restores": {"raw": [row(100.0), row(200.0), row(110.0)], "exact": [row(90.0), row(160.0), row(99.0, False)]},
-        "computed_ms": {"raw": [1000.0, 1010.0, 990.0], "exact": [1002.0, 1001.0, 1003.0]}, "counters": {"put_encoded": 7},
+        "restores": {
+            "raw": [row(100.0), row(200.0), row(110.0)], "exact": [row(90.0), row(160.0), row(99.0, False)],
+            "fp8": [row(60.0), row(100.0, False), row(55.0, False)],
+        },
+        "computed_ms": {"raw": [1000.0, 1010.0, 990.0], "exact": [1002.0, 1001.0, 1003.0], "fp8": [900.0] * 3}, "counters": {"put_encoded": 7},
     }  # fmt: skip
     made = engine_gpu.of_encodings(found, 80.0)
-    assert (made["restored_ratio"], made["computed_ratio"], made["counters"]) == (0.9, 1.002, {"put_encoded": 7})
+    assert [(made[mode]["restored_ratio"], made[mode]["computed_ratio"]) for mode in ("exact", "fp8")] == [(0.9, 1.002), (0.5, 0.9)]
+    assert made["counters"] == {"put_encoded": 7}
     assert made["raw"] == {
-        "restored_ms": 110.0, "hit_ms": 20.0, "computed_ms": 1000.0, "wrong": 0, "link_ms": 80.0, "of_limit": pytest.approx(1.1)
+        "restored_ms": 110.0, "hit_ms": 20.0, "computed_ms": 1000.0, "wrong": 0, "link_ms": 80.0, "of_limit": pytest.approx(1.1),
+        "restored_ratio": 1.0, "computed_ratio": 1.0,
     }  # fmt: skip
-    assert (made["exact"]["wrong"], made["exact"]["of_limit"]) == (1, pytest.approx(0.99))
+    assert [made[mode]["wrong"] for mode in ("exact", "fp8")] == [1, 2] and made["exact"]["of_limit"] == pytest.approx(0.99)
     assert "of_limit" not in engine_gpu.of_encodings(found, 0.0)["exact"]
 
 
