@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kvtier_testing.peer import RING_BYTES, SECOND_NS, Peer, completion, lease, memory, request, slab_of
@@ -149,6 +150,54 @@ def test_keysOfDigits_anythingElse_none(wrong: object) -> None:
 
 def test_keysOfDigits_noListOrTuple_none() -> None:
     assert _core.keys_of_digits("00") is None  # type: ignore[arg-type]
+
+
+def test_lookupDigits_asTheLookupOfTheirBytes(peer: Peer) -> None:
+    session = peer.session()
+    keys = [bytes([1 + i]) * 20 for i in range(3)]
+    context = bytes(range(25))
+    session.submit((Verb.LOOKUP, 0, protocol.REQUEST_PRIORITY_NORMAL, 1 << 40, 7, 0, 0, 0, keys, 0, 3, None), 0, context)
+    assert session.lookup_digits([key.hex() for key in keys], 7, 1 << 40, 0, context)[0] is Status.DEADLINE  # type: ignore[index]
+    records = [bytearray(peer.request()) for _ in range(2)]
+    for record in records:
+        # The request's number, and when its context was written.
+        record[8:16] = bytes(8)
+        at = len(record) - protocol.REQUEST_CONTEXT_BYTES + protocol.REQUEST_CONTEXT_WRITTEN_OFFSET
+        record[at : at + 8] = bytes(8)
+    assert records[0] == records[1]
+
+
+def test_lookupDigits_answered_completion(peer: Peer) -> None:
+    session = peer.session()
+
+    def answer() -> None:
+        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
+            time.sleep(0.001)
+        peer.publish(completion(Verb.LOOKUP, 1, struct.pack("<HBBHBB", 0, 2, 0, 1, 0, 0), run=1, value=77))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    answered = session.lookup_digits(("0a", "0b"), 1, 0, _core.monotonic_ns() + SECOND_NS, None)
+    thread.join()
+    assert answered is not None and (answered[:3], answered[4:]) == ((Status.OK, 1, 77), (False, Verb.LOOKUP))
+    assert session.outstanding == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], "00", ["0g"], ["00", "0g"], ["00", "0000"], ["0000", "00"], ["00", "00" * 32], [b"0"], ["00", b"0"], [0], ["00"] * 2049, iter(["00"])],
+)  # fmt: skip
+def test_lookupDigits_whatIsNotOneRequest_noneAndPublishesNothing(peer: Peer, wrong: Any) -> None:
+    session = peer.session()
+    assert session.lookup_digits(wrong, 1, 0, 0, None) is None
+    assert peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) == 0 and session.outstanding == 0
+
+
+def test_lookupDigits_wrongArguments_raise(peer: Peer) -> None:
+    session = peer.session()
+    for arguments in ((["00"], 1, 0, 0), (["00"], -1, 0, 0, None), (["00"], 1, None, 0, None), (["00"], 1, 0, 0, b"short")):
+        with pytest.raises((TypeError, OverflowError)):
+            session.lookup_digits(*arguments)  # type: ignore[arg-type, call-arg]
+    assert peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) == 0
 
 
 def test_submit_fullRing_busyAtDeadline(peer: Peer) -> None:

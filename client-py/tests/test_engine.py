@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from kvtier_testing.direct_engine import DirectEngine
 import kvtier.engine
 from kvtier import Client, InvalidArgument, NamespaceMismatch, Status
 from kvtier.engine import (
-    ALL, LAST, Found, Guard, Identity, Need, Place, Pools, PoolText, Prefix, Settings, Texts, Transfer, Transfers, hash_bytes, refuse, usable_tokens,
-    window,
+    ALL, LAST, Found, Guard, Identity, Need, Place, Pools, PoolText, Prefix, Settings, Texts, Transfer, Transfers, find, hash_bytes, refuse,
+    usable_tokens, window,
 )  # fmt: skip
-from kvtier.engine.keys import all_hash_bytes
+from kvtier.engine.find import Search
+from kvtier.engine.keys import Keys, all_hash_bytes
 from kvtier.engine.testing import PATIENCE_S, Wanted
 
 _numbers = itertools.count()
@@ -322,6 +324,105 @@ def test_count_ofWhatIsNoKey_isAMiss_andTold(engines: Make, caplog: pytest.LogCa
     assert engine.search is not None
     assert engine.search.count(request_of(engine, prompt())._replace(block_hashes=["no key"] * 10)) == 0
     assert "cannot look up blocks" in caplog.text
+
+
+def digits_of(engine: DirectEngine, tokens: Sequence[int]) -> list[str]:
+    return [one.hex() for one in request_of(engine, tokens).block_hashes]
+
+
+def test_countPages_isOfWhatCountFinds_whateverTheHashesAreWrittenAs(engines: Make, daemon: Daemon) -> None:
+    engine = engines()
+    search = engine.search
+    assert search is not None
+    digits = digits_of(engine, prompt())
+    assert search.count_pages(digits) == 0 and search.count_pages([]) == 0
+    engine.serve(prompt())
+    others = digits_of(engine, prompt(seed=2))
+    for hashes in (digits, tuple(digits), [bytes.fromhex(one) for one in digits], [*digits[:-1], bytes.fromhex(digits[-1])]):
+        assert search.count_pages(hashes) == search.count(Prefix.of("", hashes, 4)) // 4 == 10
+        assert search.count_pages(hashes, waits_for_objects=False) == 10
+    assert search.count_pages(digits[:6] + others[6:]) == 6 and search.count_pages(others) == 0
+    with Client(daemon.socket_path) as client:
+        assert client.counters()["leases"] == 0
+
+
+def test_countPages_ofAModelWithTwoPools_isWhatCountFinds(engines: Make) -> None:
+    engine = engines(pools=2)
+    assert engine.search is not None
+    engine.serve(prompt())
+    assert engine.search.count_pages(digits_of(engine, prompt())) == engine.search.count(request_of(engine, prompt())) // 4 == 10
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_countPages_asksOnce_alsoForAMiss(engines: Make, daemon: Daemon, seed: int) -> None:
+    engine = engines()
+    search = engine.search
+    assert search is not None
+    engine.serve(prompt())
+    digits = digits_of(engine, prompt(seed=seed))
+    with Client(daemon.socket_path) as client:
+        before, observed = client.counters()["lookup_blocks"], engine.guard.observed["lookups"]
+        assert search.count_pages(digits) == (10 if seed == 1 else 0)
+        assert client.counters()["lookup_blocks"] == before + 10 and engine.guard.observed["lookups"] == observed + 1
+    assert engine.guard.observed["hit_blocks"] == (10 if seed == 1 else 0)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_countPages_asksAgain_ifItWaitsForTheObjectStore(engines: Make, daemon: Daemon, waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(lookup_s_max=2.0)
+    assert engine.search is not None
+    engine.serve(prompt())
+    digits = digits_of(engine, prompt(seed=2))
+    told = iter([1, 1, 0])
+    monkeypatch.setattr(find, "sought_blocks", lambda answers: next(told))
+    with Client(daemon.socket_path) as client:
+        before = client.counters()["lookup_blocks"]
+        assert engine.search.count_pages(digits, waits_for_objects=waits) == 0
+        assert client.counters()["lookup_blocks"] == before + (30 if waits else 10)
+
+
+@pytest.mark.parametrize(("changed", "expected"), [({"load": False}, 0), ({"load_blocks_min": 11}, 0), ({"load_blocks_min": 10}, 10)])
+def test_countPages_followsTheSettings(engines: Make, changed: dict[str, Any], expected: int) -> None:
+    engine = engines()
+    engine.serve(prompt())
+    assert engine.client is not None
+    search = Search(engine.client, engine.pools[0].groups, replace(engine.settings, **changed), 4, Keys(), Guard(logging.getLogger("kvtier")))
+    assert search.count_pages(digits_of(engine, prompt())) == expected
+    search.close()
+
+
+def test_countPages_ofWhatIsNoHash_isAMiss_andTold(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
+    engine = engines()
+    assert engine.search is not None
+    assert engine.search.count_pages(["no key"] * 10) == engine.search.count_pages(["00", "0000"]) == 0
+    assert caplog.text.count("cannot look up blocks") == 2
+
+
+@pytest.mark.parametrize("state", ["killed", "hangs", "started again"])
+def test_countPages_hasItsAnswerInTime(fresh_daemon: Daemon, state: str) -> None:
+    lookup_s_max = 1.0 if state == "hangs" else PATIENCE_S
+    engine = DirectEngine(Wanted(str(fresh_daemon.socket_path), "pages", lookup_s_max=lookup_s_max))
+    search = engine.search
+    assert search is not None
+    try:
+        engine.serve(prompt())
+        digits = digits_of(engine, prompt())
+        if state == "hangs":
+            fresh_daemon.pause()
+        else:
+            fresh_daemon.kill()
+        if state == "started again":
+            fresh_daemon.start()
+        assert search.count_pages(digits) == 0
+        if state == "started again":
+            engine.serve(prompt())
+            assert search.count_pages(digits) == 10
+        assert bool(engine.guard.observed["lookups_late"]) is (state == "hangs")
+        # A daemon that did not answer is not asked for a while.
+        before = engine.guard.observed["lookups"]
+        assert state != "hangs" or (search.count_pages(digits) == 0 and engine.guard.observed["lookups"] == before)
+    finally:
+        engine.close()
 
 
 def test_search_ofAnEngineThatHasTheBeginning_holdsTheRest(engines: Make) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -201,16 +202,13 @@ def test_hole_isNotFoundBehind(make: Make) -> None:
     assert engine.linkers[0].lookup("request", [Transfer("kv", keys)]) == [1, 2, 3]
 
 
-def test_pagesThatTheObjectStoreIsAskedFor_areNotWaitedFor(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pagesThatTheObjectStoreIsAskedFor_areNotWaitedFor(make: Make, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make()
-    asked: list[int] = []
-    search = engine.linkers[0]._pages._search
-    assert search is not None
-    steps = search._counting
-    monkeypatch.setattr(search, "_counting", lambda *given: (asked.append(1), steps(*given))[1])
     monkeypatch.setattr(find, "sought_blocks", lambda answers: 1)
-    assert engine.found(keys_of(2)) == [0]
-    assert asked == [1]
+    with Client(daemon.socket_path) as client:
+        before = client.counters()["lookup_blocks"]
+        assert engine.found(keys_of(2)) == [0]
+        assert client.counters()["lookup_blocks"] == before + 2, "they are asked for once"
 
 
 # ---- loads that must not fail ----
@@ -413,6 +411,28 @@ def test_daemonKilled_isFoundAgainWhenItIsBack(make: Make, fresh_daemon: Daemon)
     fresh_daemon.start()
     assert eventually(lambda: engine.store(keys) == [True, True] and engine.found(keys) == [3, 3])
     assert engine.load(keys)
+
+
+def test_lookup_takesFewCalls_becauseTheSchedulerWaits(make: Make) -> None:
+    engine = make()
+    keys = keys_of(PAGES - 4)
+    assert engine.store(keys) == [True]
+    linker, transfers = engine.linkers[0], [Transfer("kv", keys)]
+    calls: list[str] = []
+    assert linker.lookup("request", transfers)
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        found = linker.lookup("request", transfers)
+    finally:
+        sys.setprofile(before)
+    assert found == list(range(1, len(keys) + 1))
+    assert len(calls) <= 15, f"after a pause, each call costs microseconds: {calls}"
 
 
 def test_keyThatIsNoHash_isAMissAndToldOnce(make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -109,12 +109,17 @@ PyObject *made_here(unsigned status) {
 /* The request's correlation id; 0 with the status that says why not in `refusal`; -1 for a Python error. */
 int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObject *context, unsigned *refusal) {
   Request request;
-  if (parse_request(tuple, &request) < 0 || parse_context(context, &request.context) < 0) {
+  return parse_request(tuple, &request) < 0 ? -1 : submit_request(self, &request, deadline_ns, context, refusal);
+}
+
+/* As `submit_until`, of a request that was parsed. */
+int64_t submit_request(Session *self, Request *request, int64_t deadline_ns, PyObject *context, unsigned *refusal) {
+  if (parse_context(context, &request->context) < 0) {
     return -1;
   }
-  if (request.context != NULL) {
-    request.header.flags |= KVTIER_REQUEST_FLAG_CONTEXT;
-    request.bytes += KVTIER_REQUEST_CONTEXT_BYTES;
+  if (request->context != NULL) {
+    request->header.flags |= KVTIER_REQUEST_FLAG_CONTEXT;
+    request->bytes += KVTIER_REQUEST_CONTEXT_BYTES;
   }
   uint8_t *at;
   for (;;) {
@@ -122,7 +127,7 @@ int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObje
       *refusal = KVTIER_STATUS_UNAVAILABLE;
       return 0;
     }
-    at = claim(self, request.bytes);
+    at = claim(self, request->bytes);
     if (at != NULL) {
       break;
     }
@@ -148,18 +153,18 @@ int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObje
       end_by_daemon(self);
     }
   }
-  if (write_body(at + KVTIER_REQUEST_HEADER_BYTES, &request) < 0) {
+  if (write_body(at + KVTIER_REQUEST_HEADER_BYTES, request) < 0) {
     return -1;
   }
-  if (request.context != NULL) {
-    write_context(at + request.bytes - KVTIER_REQUEST_CONTEXT_BYTES, request.context);
+  if (request->context != NULL) {
+    write_context(at + request->bytes - KVTIER_REQUEST_CONTEXT_BYTES, request->context);
   }
   int64_t correlation = (int64_t)++self->next_correlation;
-  request.header.correlation = (uint64_t)correlation;
-  write_header(at, &request.header, request.bytes);
-  if (!(request.header.flags & KVTIER_REQUEST_FLAG_SILENT)) {
+  request->header.correlation = (uint64_t)correlation;
+  write_header(at, &request->header, request->bytes);
+  if (!(request->header.flags & KVTIER_REQUEST_FLAG_SILENT)) {
     PyObject *key = PyLong_FromLongLong(correlation);
-    PyObject *verb = PyLong_FromLong(request.header.verb);
+    PyObject *verb = PyLong_FromLong(request->header.verb);
     int stored = key == NULL || verb == NULL ? -1 : PyDict_SetItem(self->expected, key, verb);
     Py_XDECREF(key);
     Py_XDECREF(verb);
@@ -167,7 +172,7 @@ int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObje
       return -1;
     }
   }
-  publish(self, request.bytes, wants_bell(&request.header));
+  publish(self, request->bytes, wants_bell(&request->header));
   return correlation;
 }
 

@@ -168,6 +168,7 @@ void guard_drop(Guard *guard);
 
 /* ---- _digits.c ---- */
 
+size_t key_of_digits(PyObject *digits, uint8_t *key);
 PyObject *core_keys_of_digits(PyObject *module, PyObject *digits);
 
 /* ---- _request.c ---- */
@@ -203,6 +204,7 @@ typedef struct {
   PyObject *parent;
   PyObject *blocks;
   const char *context; /* CONTEXT_GIVEN_BYTES; NULL: none */
+  int are_digits;      /* whether the keys of the body are in text */
   Py_ssize_t start;
   size_t stride;
   size_t bytes;
@@ -218,7 +220,9 @@ PyObject *item_of(PyObject *sequence, Py_ssize_t index);
 int parse_request(PyObject *tuple, Request *request);
 int parse_context(PyObject *context, const char **given);
 void write_context(uint8_t *at, const char *given);
+/* -1 without a Python error: a key in text is no digits, or has another length than the first. */
 int write_body(uint8_t *at, const Request *request);
+int lookup_of_digits(PyObject *digits, Request *request);
 
 /* ---- _ring.c ---- */
 
@@ -236,6 +240,7 @@ int drain(Session *self);
 
 PyObject *made_here(unsigned status);
 int64_t submit_until(Session *self, PyObject *tuple, int64_t deadline_ns, PyObject *context, unsigned *refusal);
+int64_t submit_request(Session *self, Request *request, int64_t deadline_ns, PyObject *context, unsigned *refusal);
 PyObject *take_until(Session *self, PyObject *correlation, int64_t deadline_ns);
 int await_arrival(Session *self, PyObject *correlation, int64_t deadline_ns);
 int wait_and_drain(Session *self, int64_t deadline_ns);

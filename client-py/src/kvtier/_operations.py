@@ -173,10 +173,14 @@ def context_of(
     """The context of an operation with these options."""
     if unknown or not (isinstance(priority, int) and isinstance(group, int) and isinstance(depth, int)):
         raise wrong_option(unknown, priority=priority, group=group, depth=depth)
-    margin_ns = min((answer_by_ns - _core.monotonic_ns()) >> 4, _MARGIN_NS_MAX)
-    deadline_ns = answer_by_ns - max(margin_ns, 0)
+    deadline_ns = answer_by_ns - max(margin_ns(answer_by_ns - _core.monotonic_ns()), 0)
     flags = importance_flags(importance)
     return Context(link, properties, answer_by_ns, deadline_ns, priority, group, parent, depth, current(), flags)
+
+
+def margin_ns(left_ns: int) -> int:
+    """How much earlier than the caller's answer is due the daemon's is, so that it still arrives."""
+    return min(left_ns >> 4, _MARGIN_NS_MAX)
 
 
 def wrong_option(unknown: dict[str, object], **numbers: object) -> TypeError:
@@ -402,6 +406,13 @@ def lookup(context: Context, keys: Sequence[bytes], fresh: bool = False) -> Oper
             load_ns += completion[2]
         parts.append((completion[0], count, completion[3]))
     return Lookup(run, load_ns / 1e9, parts, holder)
+
+
+def answer_of(link: Link, completion: Completion, count: int) -> Lookup:
+    """What one LOOKUP of so many keys was answered."""
+    completion, holder = _holder_of(completion, count)
+    status, run, load_ns, body, _, _ = _checked(link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
+    return Lookup(run, load_ns / 1e9, [(status, count, body)], holder)
 
 
 def _fresh_flag(context: Context, fresh: bool) -> int:

@@ -256,7 +256,45 @@ int parse_request(PyObject *tuple, Request *request) {
   return 0;
 }
 
+/* LOOKUP of keys in text. 0: the first is no digits, or they are too many for a request; what the others are is seen when they are
+ * written. */
+int lookup_of_digits(PyObject *digits, Request *request) {
+  if (!PyList_Check(digits) && !PyTuple_Check(digits)) {
+    return 0;
+  }
+  Py_ssize_t count = PyList_Check(digits) ? PyList_Size(digits) : PyTuple_Size(digits);
+  uint8_t first[KVTIER_KEY_BYTES_MAX];
+  size_t key_bytes = count < 1 || count > KVTIER_KEYS_MAX ? 0 : key_of_digits(item_of(digits, 0), first);
+  if (key_bytes == 0) {
+    return 0;
+  }
+  memset(request, 0, sizeof *request);
+  request->header.verb = KVTIER_VERB_LOOKUP;
+  request->header.priority = KVTIER_REQUEST_PRIORITY_NORMAL;
+  request->header.key_bytes = (uint8_t)key_bytes;
+  request->header.count = (uint32_t)count;
+  request->kind = BODY_KEYS;
+  request->body = digits;
+  request->parent = Py_None;
+  request->are_digits = 1;
+  request->stride = (key_bytes + 7) & ~(size_t)7;
+  request->bytes = KVTIER_REQUEST_HEADER_BYTES + (size_t)count * request->stride;
+  return 1;
+}
+
+static int write_digits(uint8_t *at, PyObject *digits, const Request *request) {
+  uint8_t key[KVTIER_KEY_BYTES_MAX] = {0};
+  if (digits == NULL || key_of_digits(digits, key) != request->header.key_bytes) {
+    return -1;
+  }
+  memcpy(at, key, request->stride);
+  return 0;
+}
+
 static int write_key(uint8_t *at, PyObject *key, const Request *request) {
+  if (request->are_digits) {
+    return write_digits(at, key, request);
+  }
   const char *data;
   if (key == NULL || key_of(key, request->header.key_bytes, &data) < 0) {
     return -1;

@@ -295,6 +295,13 @@ static int has_arguments(Py_ssize_t given, Py_ssize_t expected) {
   return 1;
 }
 
+static PyObject *taken(Session *self, int64_t correlation, int64_t deadline_ns) {
+  PyObject *key = PyLong_FromLongLong(correlation);
+  PyObject *completion = key == NULL ? NULL : take_until(self, key, deadline_ns);
+  Py_XDECREF(key);
+  return completion;
+}
+
 static PyObject *session_call(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Session *self = (Session *)object;
   int64_t deadline_ns;
@@ -306,10 +313,34 @@ static PyObject *session_call(PyObject *object, PyObject *const *arguments, Py_s
   if (correlation <= 0) {
     return correlation < 0 ? NULL : made_here(refusal);
   }
-  PyObject *key = PyLong_FromLongLong(correlation);
-  PyObject *completion = key == NULL ? NULL : take_until(self, key, deadline_ns);
-  Py_XDECREF(key);
-  return completion;
+  return taken(self, correlation, deadline_ns);
+}
+
+/* lookup_digits(digits, namespace, deadline_ns, answer_by_ns, context): the completion of a LOOKUP; None: these are not the digits of one
+ * request's keys. */
+static PyObject *session_lookup_digits(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  Session *self = (Session *)object;
+  Request request;
+  int64_t told_ns;
+  int64_t deadline_ns;
+  unsigned refusal;
+  if (!has_arguments(count, 5) || deadline_of(arguments[2], &told_ns) < 0 || deadline_of(arguments[3], &deadline_ns) < 0) {
+    return NULL;
+  }
+  unsigned long namespace_id = PyLong_AsUnsignedLong(arguments[1]);
+  if (PyErr_Occurred()) {
+    return NULL;
+  }
+  if (!lookup_of_digits(arguments[0], &request)) {
+    Py_RETURN_NONE;
+  }
+  request.header.namespace_id = (uint32_t)namespace_id;
+  request.header.deadline_ns = (uint64_t)told_ns;
+  int64_t correlation = submit_request(self, &request, deadline_ns, arguments[4], &refusal);
+  if (correlation < 0) {
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+  }
+  return correlation == 0 ? made_here(refusal) : taken(self, correlation, deadline_ns);
 }
 
 static PyObject *session_submit(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
@@ -567,6 +598,8 @@ static PyObject *session_get_heartbeat(PyObject *object, void *closure) {
 
 static PyMethodDef session_methods[] = {
     {"call", (PyCFunction)(void (*)(void))session_call, METH_FASTCALL, "Submits a request and waits for its completion."},
+    {"lookup_digits", (PyCFunction)(void (*)(void))session_lookup_digits, METH_FASTCALL,
+        "Looks up keys in hexadecimal digits, and waits: the completion, or None where they are none."},
     {"submit", (PyCFunction)(void (*)(void))session_submit, METH_FASTCALL,
         "Submits a request: its correlation id, or the negative status that says why not."},
     {"take", (PyCFunction)(void (*)(void))session_take, METH_FASTCALL, "Waits for the completion of a correlation id."},

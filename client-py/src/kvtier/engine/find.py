@@ -13,14 +13,17 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from kvtier._operations import Context, Hold, Operation, context_of, instant_after, lookup_groups
+from kvtier._connection import Link
+from kvtier._context import current
+from kvtier._operations import Completion, Context, Hold, Operation, answer_of, context_of, instant_after, lookup_groups, margin_ns
 from kvtier._operations import hold as hold_operation
+from kvtier._protocol import COMPLETION_SHORT_RESULT_BYTES, Status
 from kvtier._types import Held, Lookup
 from kvtier.client import Client, run
 from kvtier.engine.found import Found
 from kvtier.engine.groups import Group
 from kvtier.engine.guard import Guard
-from kvtier.engine.keys import Keys, Sought
+from kvtier.engine.keys import Keys, Prefix, Sought
 from kvtier.engine.settings import Settings
 from kvtier.engine.speed import PrefillSpeed
 from kvtier.engine.units import Units, ending_statuses, sought_blocks
@@ -30,6 +33,7 @@ T = TypeVar("T")
 _THREADS = 4
 """that wait for searches of the descriptor and of coroutines"""
 _ASK_AGAIN_S = 0.001
+_ANY_PREFIX = Prefix("", 0, ())
 
 
 class _Held(Found):
@@ -77,6 +81,12 @@ class Search:
         self._keys = keys
         self._guard = guard
         self._speed = speed
+        namespaces = groups[0].namespaces
+        is_simple = self.units.is_plain and len(namespaces) == 1 and groups[0].block_hashes == 1
+        self._only = namespaces[0] if is_simple else None
+        """the namespace that has all pages, one for each hash; None: it is not as simple"""
+        self._patience_ns = int(settings.lookup_s_max * 1e9)
+        self._margin_ns = margin_ns(self._patience_ns)
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._event_fd = -1
@@ -129,6 +139,54 @@ class Search:
         except Exception as error:
             self._guard.tell(f"cannot look up blocks: {error!r}")
             return 0
+
+    def count_pages(self, hashes: "Sequence[bytes | str | int]", *, waits_for_objects: bool = True) -> int:
+        """As `count` for the prefix of these pages: how many of them, from the first, can be loaded. Never raises.
+
+        Where one namespace has all pages and their hashes are hexadecimal digits, the usual answer takes few calls: a scheduler waits for
+        it, and after a pause each call costs microseconds, because other threads have used the processor's caches.
+
+        Args:
+            hashes: one for each page, from the first, as `kvtier.engine.keys.hash_bytes` takes them.
+            waits_for_objects: as `count` takes it.
+        """
+        try:
+            found = None if self._only is None else self._count_at_once(hashes, waits_for_objects)
+            if found is None:
+                prefix = Prefix.of("", hashes, self.units.tokens)
+                found = self.count(prefix, waits_for_objects=waits_for_objects) // self.units.tokens
+            return found
+        except Exception as error:
+            self._guard.tell(f"cannot look up blocks: {error!r}")
+            return 0
+
+    def _count_at_once(self, hashes: "Sequence[bytes | str | int]", waits_for_objects: bool) -> int | None:
+        """Asks with one call to the extension; None: it takes more than that."""
+        link = self._client._connection.current()
+        number = None if link is None or self._only is None else link.namespaces.get(self._only)
+        if link is None or number is None or not self._settings.load or not self._guard.may_ask() or self._keys.salt(_ANY_PREFIX) != b"":
+            return None
+        begun_ns = time.monotonic_ns()
+        answer_by_ns = begun_ns + self._patience_ns
+        completion = link.session.lookup_digits(hashes, number, answer_by_ns - self._margin_ns, answer_by_ns, current())
+        if completion is None:
+            return None
+        status, run, load_ns, body, _, _ = completion
+        is_usual = status is Status.OK and load_ns == 0 and len(body) == len(hashes) * COMPLETION_SHORT_RESULT_BYTES
+        found = run if is_usual and run >= max(1, self._settings.load_blocks_min) else self._judged(link, completion, len(hashes), waits_for_objects)
+        if found is not None:
+            self._guard.count(lookups=1, lookup_us=(time.monotonic_ns() - begun_ns) // 1000, hit_blocks=found)
+        return found
+
+    def _judged(self, link: Link, completion: Completion, count: int, waits_for_objects: bool) -> int | None:
+        """How many pages are worth a load by this answer; None: it is not the last word."""
+        if link.session.ended:
+            return None
+        answers = [answer_of(link, completion, count)]
+        found = self._end(answers, 0)
+        if found is None and waits_for_objects and sought_blocks(answers) > 0:
+            return None
+        return found or 0
 
     def _asked(self, request: Sought, had_tokens: int) -> tuple[int, list[list[bytes]]] | None:
         """The question to the daemon: how many units the engine has, and the keys for each group; None: there is no question."""

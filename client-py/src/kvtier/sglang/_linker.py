@@ -335,7 +335,10 @@ def _unserved(params: Any, components: Any) -> str:
 
 def _kv(transfers: Sequence[Any]) -> Any:
     """The transfer of keys and values; None: SGLang passes none."""
-    return next((one for one in transfers if one.name == PoolName.KV), None)
+    for one in transfers:
+        if one.name == PoolName.KV:
+            return one
+    return None
 
 
 def _ended(result: bool) -> "Future[bool]":

@@ -193,10 +193,11 @@ class Pages:
         if search is None or not keys:
             return 0
         try:
-            if not self.may_ask():
-                return 0
-            self.weigh()
-            return search.count(Prefix.of("", keys, self.page_tokens), waits_for_objects=waits_for_objects) // self.page_tokens
+            if self._epochs.question:
+                if not self.may_ask():
+                    return 0
+                self.weigh()
+            return search.count_pages(keys, waits_for_objects=waits_for_objects)
         except Exception as error:
             # An engine goes on whatever its cache does.
             self.guard.tell(f"cannot look for pages: {error!r}")
