@@ -19,12 +19,9 @@ import io.kvtier.tiers.transfer.TracedRequest;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
-import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -48,9 +45,7 @@ final class ServedLink implements NodeLink.Listener {
   private final NodeServer server;
   private final long cameNs;
 
-  /** The leases whose ends the node has not told: whether their bytes are sent. */
-  private final Map<Long, Boolean> leases = new HashMap<>();
-
+  private final ServedLeases leases;
   private final Intake intake;
   private final PieceSender pieces;
   private volatile @Nullable NodeLink link;
@@ -72,6 +67,7 @@ final class ServedLink implements NodeLink.Listener {
   ServedLink(NodeServer server, long nowNs) {
     this.server = server;
     cameNs = nowNs;
+    leases = new ServedLeases(server);
     intake = new Intake(this, server);
     pieces = new PieceSender(this, server);
   }
@@ -292,7 +288,7 @@ final class ServedLink implements NodeLink.Listener {
     // The link bounds such answers: it reads nothing when too many wait.
     NodeCall.Leased busy = new NodeCall.Leased.Busy();
     for (int i = taken; i < keys.count(); i++) {
-      leased(from, id + i, busy, onSent(wanted, busy, wanted.sinceNs));
+      leased(from, id + i, busy, onSent(now, wanted, busy, wanted.sinceNs));
     }
   }
 
@@ -327,36 +323,41 @@ final class ServedLink implements NodeLink.Listener {
 
   private void leased(NodeLink from, Wanted wanted, List<NodeCall.Leased> leased) {
     fetches -= leased.size();
-    if (session == null) {
+    Session now = session;
+    if (now == null) {
       return; // the leases ended with the session
     }
     long readyNs = wanted.request == null ? 0 : server.nowNs();
     for (int i = 0; i < leased.size(); i++) {
       NodeCall.Leased one = leased.get(i);
-      leased(from, wanted.firstId + i, one, onSent(wanted, one, readyNs));
+      leased(from, wanted.firstId + i, one, onSent(now, wanted, one, readyNs));
     }
   }
 
   /** The action after the answer about a block was sent: a traced request gets a span. */
-  private Runnable onSent(Wanted wanted, NodeCall.Leased leased, long readyNs) {
+  private Runnable onSent(Session now, Wanted wanted, NodeCall.Leased leased, long readyNs) {
     TracedRequest request = wanted.request;
-    return request == null ? () -> {} : () -> served(request, leased, wanted.sinceNs, readyNs);
+    return () -> {
+      if (leased instanceof NodeCall.Leased.Here here) {
+        leases.sent(now, here.lease());
+      }
+      if (request != null) {
+        served(request, leased, wanted.sinceNs, readyNs);
+      }
+    };
   }
 
   private void leased(NodeLink from, long id, NodeCall.Leased leased, Runnable sent) {
     switch (leased) {
       case NodeCall.Leased.Here here -> {
-        leases.put(here.lease(), false);
+        leases.begin(here.lease());
         MemorySegment bytes =
             server.index().slab(here.slab()).asSlice(here.offset(), here.length());
         from.send(
             answer(FrameType.BLOCK, Status.OK, id)
                 .with(here.length(), here.checksum(), here.lease()),
             bytes,
-            () -> {
-              leases.replace(here.lease(), true);
-              sent.run();
-            });
+            sent);
       }
       case NodeCall.Leased.Absent _ -> none(from, id, Status.MISS, sent);
       case NodeCall.Leased.Busy _ -> none(from, id, Status.BUSY, sent);
@@ -379,21 +380,7 @@ final class ServedLink implements NodeLink.Listener {
   }
 
   private void release(Session now, Frame frame) throws FrameException {
-    long[] released = Messages.leases(frame.body());
-    LongBuffer ended = LongBuffer.allocate(released.length);
-    for (long lease : released) {
-      Boolean isSent = leases.remove(lease);
-      if (isSent == null) {
-        continue; // it has ended already
-      }
-      if (!isSent) {
-        throw new FrameException("a node releases a block that is not sent yet");
-      }
-      ended.put(lease);
-    }
-    if (ended.flip().hasRemaining()) {
-      server.surely(now, new NodeCall.Release(ended, frame.status() == Status.CORRUPT));
-    }
+    leases.release(now, Messages.leases(frame.body()), frame.status() == Status.CORRUPT);
   }
 
   @Override

@@ -34,7 +34,7 @@ abstract class FetchContract extends ServedContract {
   /** The most leases of a node, and blocks that wait for one. */
   private static final int LEASES_MAX = 256;
 
-  private void fetch(long id, int blockBytes, long... keys) {
+  final void fetch(long id, int blockBytes, long... keys) {
     fetchSaid(id, blockBytes, keys.length, keys);
   }
 
@@ -49,7 +49,7 @@ abstract class FetchContract extends ServedContract {
     sender.open().send(frame(FrameType.FETCH, id).with(body.flip()));
   }
 
-  private void release(Status status, long... leases) {
+  final void release(Status status, long... leases) {
     ByteBuffer body = ByteBuffer.allocate(8 * leases.length).order(ByteOrder.LITTLE_ENDIAN);
     for (long lease : leases) {
       body.putLong(lease);
@@ -59,7 +59,7 @@ abstract class FetchContract extends ServedContract {
   }
 
   /** Takes a block, and compares its bytes; returns its lease. */
-  private long takeBlock(long id, long key) {
+  final long takeBlock(long id, long key) {
     Frame block = answer(id);
     assertEquals(FrameType.BLOCK, block.type());
     assertEquals(Checksums.of(LayerWriter.block(key)), block.checksum());
@@ -69,17 +69,17 @@ abstract class FetchContract extends ServedContract {
     return block.lease();
   }
 
-  private void none(long id, Status status) {
+  final void none(long id, Status status) {
     Frame none = answer(id);
     assertEquals(FrameType.NONE, none.type());
     assertEquals(status, none.status());
   }
 
-  private void awaitLeases(long leases) {
+  final void awaitLeases(long leases) {
     await(() -> count(Counter.GAUGE_LEASES) == leases);
   }
 
-  private LayerWriter write(long... keys) throws IOException, ProtocolViolation {
+  final LayerWriter write(long... keys) throws IOException, ProtocolViolation {
     LayerWriter engine = new LayerWriter(index);
     for (long key : keys) {
       for (int layer = 0; layer < 4; layer++) {
@@ -90,7 +90,7 @@ abstract class FetchContract extends ServedContract {
   }
 
   /** Changes a byte of a block in its slot. */
-  private void damage(LayerWriter engine, long key) throws ProtocolViolation {
+  final void damage(LayerWriter engine, long key) throws ProtocolViolation {
     engine.client.sendKeys(Verb.ACQUIRE, key, 1);
     IndexHarness.Answer answer = engine.client.await();
     assertEquals(Status.OK, answer.first());

@@ -3,16 +3,50 @@ package io.kvtier.daemon.index;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.kvtier.daemon.node.SimulatedNetwork;
+import io.kvtier.protocol.Counter;
+import io.kvtier.protocol.ProtocolViolation;
+import io.kvtier.protocol.Status;
+import io.kvtier.tiers.node.FrameType;
+import java.io.IOException;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 /** Pushes over a network whose clock the test moves. */
 class PushOverASimulatedNetworkTest extends PushContract {
+  private static final int BLOCK = IndexHarness.SLOT_BYTES;
+
   private long aheadNs;
+
+  private final SimulatedNetwork network =
+      SimulatedNetwork.withoutFaults(() -> System.nanoTime() + aheadNs);
 
   @Override
   Sides open(SimulatedNetwork.Acceptor acceptor) {
-    return simulated(() -> System.nanoTime() + aheadNs, acceptor);
+    return simulated(network, acceptor);
+  }
+
+  @Test
+  void leasesReleasedBeforeTheirBlocksAreKnownToBeSent_endOnlyThen()
+      throws IOException, ProtocolViolation {
+    greet();
+    LayerWriter engine = write(77, 78);
+    network.holdsSent = true;
+    fetch(3, BLOCK, 77, 78);
+    long good = takeBlock(3, 77);
+    long damaged = takeBlock(4, 78);
+    damage(engine, 78);
+    release(Status.OK, good, good);
+    release(Status.CORRUPT, damaged);
+    sender.open().send(frame(FrameType.PING, 5));
+    assertEquals(FrameType.PONG, answer(5).type());
+    assertEquals(2, count(Counter.GAUGE_LEASES), "the slots may still be read");
+    network.holdsSent = false;
+    awaitLeases(0);
+    fetch(6, BLOCK, 77, 78);
+    none(7, Status.MISS);
+    release(Status.OK, takeBlock(6, 77));
+    awaitLeases(0);
+    assertEquals("", sender.closed);
   }
 
   @Test

@@ -19,7 +19,7 @@ class QuestionsTest extends ServedContract {
 
   @Override
   Sides open(SimulatedNetwork.Acceptor acceptor) {
-    return simulated(System::nanoTime, acceptor);
+    return simulated(SimulatedNetwork.withoutFaults(System::nanoTime), acceptor);
   }
 
   private void ask(long id) {

@@ -32,7 +32,6 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
-import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -61,8 +60,7 @@ abstract class ServedContract {
   abstract Sides open(SimulatedNetwork.Acceptor acceptor) throws IOException;
 
   /** Both sides over a simulated network. */
-  static Sides simulated(LongSupplier clock, SimulatedNetwork.Acceptor acceptor) {
-    SimulatedNetwork network = SimulatedNetwork.withoutFaults(clock);
+  static Sides simulated(SimulatedNetwork network, SimulatedNetwork.Acceptor acceptor) {
     NodeAddress address = new NodeAddress("receiver", 7076);
     SimulatedNetwork.Transport to = network.transport(address);
     to.accept(acceptor);

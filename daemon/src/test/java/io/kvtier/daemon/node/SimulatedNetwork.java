@@ -31,6 +31,8 @@ import org.jspecify.annotations.Nullable;
  * <ul>
  *   <li>Frames take time. The bytes of a block are read from their source, and written to their
  *       target, piece by piece, until the last of them has moved.
+ *   <li>A side hears that a block is sent after the other side has the block, and has perhaps
+ *       answered.
  *   <li>Links break, at either side or in the middle of a block, and both sides hear of it later.
  *   <li>A link can become silent: nothing moves on it any more, and no side hears of that.
  *   <li>Memory is written for a while after a link was told to discard a block, or to close.
@@ -67,6 +69,9 @@ public final class SimulatedNetwork {
   private final Map<List<Object>, ArrayDeque<Message>> kept = new HashMap<>();
   private final Set<List<NodeAddress>> silent = new HashSet<>();
   private boolean isCalm;
+
+  /** Whether no side hears that a block is sent. */
+  public boolean holdsSent;
 
   /** A bug: memory counts as released at once, while bytes still arrive. */
   public boolean releasesEarly;
@@ -132,6 +137,9 @@ public final class SimulatedNetwork {
     return clock.getAsLong() + random.nextLong(1 + faults.delayNs);
   }
 
+  /** A block that has left its memory, of which its side hears later. */
+  private record Sent(long dueNs, Runnable run) {}
+
   /** A frame on its way. */
   private static final class Message {
     final Frame frame;
@@ -160,6 +168,7 @@ public final class SimulatedNetwork {
     private final NodeAddress address;
     private final List<End> ends = new ArrayList<>();
     private final List<Runnable> due = new ArrayList<>();
+    private final List<Sent> sent = new ArrayList<>();
     private @Nullable Acceptor acceptor;
 
     private Transport(NodeAddress address) {
@@ -210,11 +219,19 @@ public final class SimulatedNetwork {
       List<Runnable> now = new ArrayList<>(due);
       due.clear();
       now.forEach(Runnable::run);
-      int done = now.size();
+      int done = now.size() + hearSent();
       for (End end : List.copyOf(ends)) {
         done += end.step();
       }
       return done;
+    }
+
+    private int hearSent() {
+      List<Sent> heard =
+          sent.stream().filter(one -> !holdsSent && one.dueNs <= clock.getAsLong()).toList();
+      sent.removeAll(heard);
+      heard.forEach(one -> one.run.run());
+      return heard.size();
     }
 
     @Override
@@ -237,6 +254,7 @@ public final class SimulatedNetwork {
       }
       ends.clear();
       due.clear();
+      sent.clear();
       transports.remove(address, this);
     }
   }
@@ -376,11 +394,14 @@ public final class SimulatedNetwork {
         incoming.poll();
         End met = other;
         if (met != null && met.state == State.OPEN) {
-          met.here.due.add(() -> {
-            if (met.state == State.OPEN) {
-              first.sent.run();
-            }
-          });
+          met.here.sent.add(
+              new Sent(
+                  later(),
+                  () -> {
+                    if (met.state == State.OPEN) {
+                      first.sent.run();
+                    }
+                  }));
         }
         Runnable waits = released;
         released = null;

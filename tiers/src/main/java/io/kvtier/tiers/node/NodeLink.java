@@ -48,7 +48,7 @@ public interface NodeLink {
   String address();
 
   /**
-   * Queues a frame.
+   * Queues a frame. The other side can have the block, and answer, before {@code sent} runs.
    *
    * @param payload the bytes of its block; of length 0 for none
    * @param sent runs when nothing reads these bytes any more, unless the link closes before

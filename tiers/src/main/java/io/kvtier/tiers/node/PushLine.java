@@ -50,6 +50,9 @@ final class PushLine {
     Step step = Step.RESERVING;
     long stepNs;
 
+    /** The answer that came before this side had heard that the bytes were sent. */
+    @Nullable Status answer;
+
     Underway(Push push, long nowNs) {
       this.push = push;
       space = SpaceName.of(push);
@@ -263,10 +266,18 @@ final class PushLine {
     link.send(
         owner.frame(FrameType.PUSH, Status.OK, frame.id()).with(push.length, push.checksum, 0),
         push.bytes,
-        () -> {
-          one.step = Step.SENT;
-          one.stepNs = reader.nowNs();
-        });
+        () -> sent(frame.id(), one));
+  }
+
+  /** Nothing reads the bytes of a block any more. */
+  private void sent(long id, Underway one) {
+    one.step = Step.SENT;
+    Status answer = one.answer;
+    if (answer == null) {
+      one.stepNs = reader.nowNs();
+    } else {
+      end(id, one, answer, reader.nowNs());
+    }
   }
 
   private void no(Frame frame, long nowNs) throws FrameException {
@@ -314,10 +325,15 @@ final class PushLine {
       throw new FrameException("a node has a block that was not sent");
     }
     if (one.step == Step.SENDING) {
-      return; // an answer of an earlier connection: the bytes are still being read
+      one.answer = frame.status(); // with a fabric, the answer can be first
+    } else {
+      end(frame.id(), one, frame.status(), nowNs);
     }
-    var _ = remove(frame.id());
-    switch (frame.status()) {
+  }
+
+  private void end(long id, Underway one, Status answer, long nowNs) {
+    var _ = remove(id);
+    switch (answer) {
       case OK -> {
         measure(one, nowNs);
         owner.peer().countPushed(one.push.length);
@@ -325,13 +341,13 @@ final class PushLine {
       }
       case CORRUPT -> one.push.end(Status.CORRUPT);
       default -> {
-        refuse(one.push, new Refusal(frame.status(), "the node gave its slot up"));
+        refuse(one.push, new Refusal(answer, "the node gave its slot up"));
         reader.pushQueue().add(one.push);
       }
     }
   }
 
-  /** The speed follows from the time since the block before, or since this one was sent. */
+  /** The speed follows from the time since the block before, or since the last step of this one. */
   private void measure(Underway one, long nowNs) {
     long beginNs = Math.max(pushedNs, one.stepNs);
     pushedNs = nowNs;

@@ -25,6 +25,8 @@ import java.util.List;
 import java.util.function.IntUnaryOperator;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** The questions, fetches and pushes of a reader, on links that the test plays by hand. */
 final class NodeReaderTest {
@@ -697,6 +699,24 @@ final class NodeReaderTest {
     assertThrows(FrameException.class, () -> a.answer(FrameType.HAVE, Status.EXISTS, reserve));
     assertThrows(FrameException.class, () -> a.answer(FrameType.NO, Status.BUSY, reserve));
     assertEquals(List.of(), over, "the slot is being read");
+  }
+
+  @ParameterizedTest
+  @EnumSource(names = {"OK", "CORRUPT"})
+  void push_answeredBeforeItsBytesAreKnownToBeSent_endsOnlyThen(Status answer)
+      throws FrameException {
+    b.close("broken");
+    List<Push> over = new ArrayList<>();
+    Push push = push(over);
+    a.answer(FrameType.GO, Status.OK, a.take(FrameType.RESERVE));
+    Frame sent = a.take(FrameType.PUSH);
+    a.answer(FrameType.PUSHED, answer, sent);
+    pass(0);
+    assertEquals(List.of(), over, "the slot may still be read");
+
+    a.whenSent.removeFirst().run();
+    assertEquals(List.of(push), over);
+    assertEquals(answer, push.status());
   }
 
   @Test

@@ -42,6 +42,10 @@ final class ScriptedTransport implements NodeTransport {
     final NodeAddress address;
     final Listener listener;
     final List<Frame> sent = new ArrayList<>();
+
+    /** Run when nothing reads the blocks any more that were sent. */
+    final List<Runnable> whenSent = new ArrayList<>();
+
     private final long incarnation;
     private long reader;
 
@@ -156,8 +160,11 @@ final class ScriptedTransport implements NodeTransport {
     }
 
     @Override
-    public void send(Frame frame, MemorySegment payload, Runnable whenSent) {
+    public void send(Frame frame, MemorySegment payload, Runnable isSent) {
       sent.add(frame);
+      if (payload.byteSize() > 0) {
+        whenSent.add(isSent);
+      }
     }
 
     @Override
