@@ -1,8 +1,6 @@
 package io.kvtier.tiers.node;
 
-import io.kvtier.tiers.transfer.Checksums;
-import java.lang.foreign.MemorySegment;
-import java.nio.charset.StandardCharsets;
+import io.kvtier.protocol.Records;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 
@@ -53,7 +51,7 @@ public final class NodePeer {
   NodePeer(int number, NodeAddress address, int readers) {
     this.number = number;
     this.address = address;
-    numberOfAddress = numberOf(address.toString());
+    numberOfAddress = Records.numberOfNode(address.toString());
     states = new AtomicReferenceArray<>(readers);
     for (int i = 0; i < readers; i++) {
       states.set(i, State.CONNECTING);
@@ -72,10 +70,6 @@ public final class NodePeer {
    */
   boolean isCalled(int number) {
     return numberOfAddress == number || numberOfName == number;
-  }
-
-  private static int numberOf(String text) {
-    return Checksums.of(MemorySegment.ofArray(text.getBytes(StandardCharsets.UTF_8)));
   }
 
   public NodeAddress address() {
@@ -185,7 +179,7 @@ public final class NodePeer {
   boolean welcomed(String called, long started) {
     boolean isNew = incarnation != 0 && incarnation != started;
     name = called;
-    numberOfName = numberOf(called);
+    numberOfName = Records.numberOfNode(called);
     incarnation = started;
     why = "";
     return isNew;

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -17,6 +18,9 @@ import org.jspecify.annotations.Nullable;
 final class UcxPath implements FabricPath {
   /** How long the forced end of an endpoint may take; the worker ends next in any case. */
   private static final long CLOSE_NS = TimeUnit.MILLISECONDS.toNanos(100);
+
+  /** The pause after a round of the end in which nothing moved. */
+  private static final long CLOSE_REST_NS = TimeUnit.MICROSECONDS.toNanos(100);
 
   /** After this many rounds, the link has other work. */
   private static final int ROUNDS_MAX = 16;
@@ -197,8 +201,11 @@ final class UcxPath implements FabricPath {
   /** Waits a while for the end of requests. The end of the worker ends the others. */
   private void end(List<Long> requests) {
     long endNs = System.nanoTime() + CLOSE_NS;
+    requests.removeIf(this::isEnded);
     while (!requests.isEmpty() && System.nanoTime() - endNs < 0) {
-      var _ = ucx.progress(worker);
+      if (ucx.progress(worker) == 0) {
+        LockSupport.parkNanos(CLOSE_REST_NS);
+      }
       requests.removeIf(this::isEnded);
     }
   }
