@@ -33,7 +33,25 @@ final class NodeMetrics implements MultiCollector {
         .filter(NodeMetrics::isAsked)
         .limit(NODES_MAX)
         .forEach(peer -> peer(out, peer));
+    JsonObject blockBytes = nodes.getJsonObject("block_bytes", new JsonObject());
+    for (String transport : blockBytes.fieldNames()) {
+      blockBytes(out, blockBytes.getJsonObject(transport), transport);
+    }
     directory(out, nodes.getJsonObject("directory"));
+  }
+
+  private static void blockBytes(Families out, JsonObject moved, String transport) {
+    for (String direction : List.of("received", "sent")) {
+      out.counter(
+          "kvtier_node_bytes",
+          "Bytes of blocks that came from other nodes or went to them, by the transport that moved"
+              + " them",
+          moved.getLong(direction),
+          "transport",
+          transport,
+          "direction",
+          direction);
+    }
   }
 
   private static boolean isAsked(JsonObject peer) {

@@ -24,6 +24,7 @@ import io.kvtier.protocol.linux.HostName;
 import io.kvtier.tiers.directory.ChangeFeed;
 import io.kvtier.tiers.directory.NodeDirectory;
 import io.kvtier.tiers.host.SlabStore;
+import io.kvtier.tiers.node.BlockBytes;
 import io.kvtier.tiers.node.Fabric;
 import io.kvtier.tiers.node.NodeAddress;
 import io.kvtier.tiers.node.NodeHints;
@@ -47,6 +48,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
 import org.jspecify.annotations.Nullable;
@@ -427,6 +429,11 @@ public final class Nodes implements AutoCloseable {
     return json(name, incarnation, config)
         .put("membership", membership.state())
         .put("directory", directoryJson())
+        .put(
+            "block_bytes",
+            new JsonObject()
+                .put("tcp", blockBytes(TcpTransport::onLinks))
+                .put("ucx", blockBytes(TcpTransport::byFabric)))
         .put("peers", peers)
         .put("readers", readers);
   }
@@ -440,6 +447,7 @@ public final class Nodes implements AutoCloseable {
         .put("security", config.security().name().toLowerCase(Locale.ROOT))
         .put("membership", "static")
         .putNull("directory")
+        .put("block_bytes", new JsonObject())
         .put("peers", new JsonArray())
         .put("readers", new JsonArray());
   }
@@ -455,6 +463,14 @@ public final class Nodes implements AutoCloseable {
             .put("bytes", present.bytes())
             .put("displaced", present.displaced())
             .put("gaps", present.gaps());
+  }
+
+  /** The bytes of blocks that all loops have moved in one way. */
+  private JsonObject blockBytes(Function<TcpTransport, BlockBytes> way) {
+    List<BlockBytes> all = loops.stream().map(loop -> way.apply(loop.transport())).toList();
+    return new JsonObject()
+        .put("received", all.stream().mapToLong(BlockBytes::received).sum())
+        .put("sent", all.stream().mapToLong(BlockBytes::sent).sum());
   }
 
   /** The measured speed of a node; 0 before the first measurement. */

@@ -109,6 +109,19 @@ final class MetricsPageTest {
     assertTrue(page.contains("kvtier_directory_displaced_total 3.0\n"), page);
   }
 
+  @Test
+  void bytesOfBlocks_haveASeriesForEachTransportAndDirection() throws Exception {
+    JsonObject bytes =
+        new JsonObject()
+            .put("tcp", new JsonObject().put("received", 1).put("sent", 2))
+            .put("ucx", new JsonObject().put("received", 3).put("sent", 4));
+    nodes = new JsonObject().put("block_bytes", bytes);
+    String page = scraped(new JsonObject());
+    String series = "kvtier_node_bytes_total{direction=\"%s\",transport=\"%s\"} %d.0\n";
+    assertTrue(page.contains(series.formatted("sent", "tcp", 2)), page);
+    assertTrue(page.contains(series.formatted("received", "ucx", 3)), page);
+  }
+
   /** A scrape while the index answers that. */
   private String scraped(JsonObject report) throws Exception {
     return on(

@@ -372,6 +372,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
 
   private void receivedByFabric() {
     var _ = heard(payloadBytes);
+    transport.byFabric().countReceived(payloadBytes);
     ByteBuffer whole = target;
     if (whole != null) {
       crc.update(whole);
@@ -420,6 +421,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
       crc.update(chunk);
     }
     if (payloadRead == payloadBytes) {
+      transport.onLinks().countReceived(payloadBytes);
       payloadBytes = 0;
       target = null;
       listener.onPayload(this, isDiscarded ? 0 : (int) crc.getValue(), !isDiscarded);
@@ -494,6 +496,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
         () -> {
           movedNs = transport.nowNs();
           sent += block.byteSize();
+          transport.byFabric().countSent(block.byteSize());
           done.run();
         });
   }
@@ -569,6 +572,9 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
       }
       queue.remove();
       queuedBytes -= first.bytes();
+      if (first.payload != null) {
+        transport.onLinks().countSent(first.payload.limit());
+      }
       first.sent.run();
     }
     return true;

@@ -45,6 +45,8 @@ public final class TcpTransport implements NodeTransport {
   private final LinkTurns turns = new LinkTurns(this::nowNs);
   private final ByteBuffer scratch = ByteBuffer.allocateDirect(SCRATCH_BYTES);
   private final BufferPool buffers = new BufferPool();
+  private final BlockBytes onLinks = new BlockBytes();
+  private final BlockBytes byFabric = new BlockBytes();
   private volatile boolean isAsleep;
   private volatile boolean isWoken;
 
@@ -77,6 +79,16 @@ public final class TcpTransport implements NodeTransport {
     this.sendBufferBytes = sendBufferBytes;
     this.fabric = fabric;
     selector = Selector.open();
+  }
+
+  /** The bytes of the blocks that went over the links; for any thread. */
+  public BlockBytes onLinks() {
+    return onLinks;
+  }
+
+  /** The bytes of the blocks that went by the fabric; for any thread. */
+  public BlockBytes byFabric() {
+    return byFabric;
   }
 
   // ---- links
