@@ -14,6 +14,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.HexFormat;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -118,16 +120,7 @@ class UcxPathTest {
   void nodeThatDies_breaksThePath() throws IOException {
     String library = UcxLibrary.find();
     Process process =
-        new ProcessBuilder(
-                ProcessHandle.current().info().command().orElse("java"),
-                "--enable-native-access=ALL-UNNAMED",
-                "-cp",
-                System.getProperty(
-                    "surefire.test.class.path", System.getProperty("java.class.path")),
-                Sender.class.getName(),
-                library)
-            .redirectError(ProcessBuilder.Redirect.DISCARD)
-            .start();
+        java(Sender.class, library).redirectError(ProcessBuilder.Redirect.DISCARD).start();
     try (UcxFabric fabric = UcxLibrary.fabric();
         FabricPath to = fabric.open(() -> {});
         Arena arena = Arena.ofShared();
@@ -143,6 +136,43 @@ class UcxPathTest {
       assertThrows(IOException.class, () -> await(() -> false, to::work));
     } finally {
       var _ = process.destroyForcibly();
+    }
+  }
+
+  private static ProcessBuilder java(Class<?> program, String library) {
+    return new ProcessBuilder(
+        ProcessHandle.current().info().command().orElse("java"),
+        "--enable-native-access=ALL-UNNAMED",
+        "-cp",
+        System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")),
+        program.getName(),
+        library);
+  }
+
+  @Test
+  void messagesOfUcx_goToStandardError() throws Exception {
+    ProcessBuilder warned = java(Checker.class, UcxLibrary.find());
+    warned.environment().put("UCX_NO_SUCH_VARIABLE", "1");
+    warned.environment().remove("UCX_LOG_FILE");
+    Path errors = Files.createTempFile("kvtier-ucx", ".log");
+    try {
+      Process process = warned.redirectError(errors.toFile()).start();
+      String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      assertEquals(0, process.waitFor());
+      assertEquals("", said);
+      String warnings = Files.readString(errors);
+      assertTrue(warnings.contains("UCX_NO_SUCH_VARIABLE"), warnings);
+    } finally {
+      Files.delete(errors);
+    }
+  }
+
+  /** Loads UCX. */
+  static final class Checker {
+    private Checker() {}
+
+    public static void main(String[] arguments) throws IOException {
+      var _ = UcxFabric.check(arguments[0]);
     }
   }
 

@@ -12,9 +12,14 @@ final class UcxEnvironment {
    */
   private static final Map<String, String> NEEDED = Map.of("UCX_ERROR_SIGNALS", "");
 
-  /** Over TCP, UCX's own values reach a third of the speed. An operator's values count first. */
+  /**
+   * Over TCP, UCX's own values reach a third of the speed. UCX writes its messages to standard
+   * output by itself, and the daemon's log goes to standard error. An operator's values count
+   * first.
+   */
   private static final Map<String, String> USUAL =
       Map.of(
+          "UCX_LOG_FILE", "stderr",
           "UCX_TCP_TX_SEG_SIZE", "1m",
           "UCX_TCP_RX_SEG_SIZE", "1m",
           "UCX_TCP_SNDBUF", "4m",

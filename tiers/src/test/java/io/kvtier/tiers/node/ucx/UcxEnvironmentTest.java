@@ -33,6 +33,12 @@ class UcxEnvironmentTest {
   }
 
   @Test
+  void messages_goToStandardError() throws Throwable {
+    UcxEnvironment.prepare();
+    assertEquals("stderr", variable("UCX_LOG_FILE"));
+  }
+
+  @Test
   void speedsOfTcp_areThoseOfTheOperator_ifThereAreAny() throws Throwable {
     ProcessEnvironment.set("UCX_TCP_SNDBUF", "2m", true);
     UcxEnvironment.prepare();
