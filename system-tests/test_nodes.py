@@ -14,6 +14,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,12 +87,28 @@ class Node:
         states = self.states()
         return all(states.get(other.port) == "connected" for other in others)
 
+    def transports(self) -> set[str]:
+        """How the blocks of the others come."""
+        peers = json.loads(self.daemon.command("nodes", "--json").stdout)["peers"]
+        return {str(peer["transport"]) for peer in peers if peer["state"] == "connected"}
+
     def incarnation_of(self, other: "Node") -> str:
         told = json.loads(self.daemon.command("nodes", "--json").stdout)
         return next(str(peer["incarnation"]) for peer in told["peers"] if peer["address"].endswith(f":{other.port}"))
 
 
 PLAINTEXT = {"nodes__security": "plaintext_without_tokens"}
+UCX_LIBRARY = Path(__file__).parents[1] / "target/ucx/libucx/lib/libucp.so.0"
+
+
+@pytest.fixture
+def ucx(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Settings of nodes whose blocks go by UCX."""
+    if not UCX_LIBRARY.exists() and "KVTIER_TESTS_NEED_UCX" not in os.environ:
+        pytest.skip("scripts/test has not installed UCX in target/ucx")
+    # The daemons are on one machine, and UCX must not use its memory.
+    monkeypatch.setenv("UCX_TLS", "tcp")
+    return {"nodes__transport": "ucx", "nodes__ucx_library": str(UCX_LIBRARY), **PLAINTEXT}
 
 
 def finding(folder: Path, count: int, **settings: str) -> list[Node]:
@@ -251,6 +268,31 @@ def test_silentNode_isAMissAfterItsTimeout_andFreesAllSlots(folder: Path) -> Non
             first.daemon.signal(signal.SIGCONT)
         assert eventually(lambda: second.is_connected_to(first))
         assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+
+
+def test_nodeThatFallsSilentWhileItsBlocksComeByUcx_isAMissAfterItsTimeout_andFreesAllSlots(folder: Path, ucx: dict[str, str]) -> None:
+    with cluster(folder, 2, nodes__fetch_timeout="500ms", host__bytes="256MiB", **ucx) as (first, second):
+        keys = first.put(800)
+        assert eventually(lambda: second.transports() == {"ucx"})
+        statuses: list[Status] = []
+        with ThreadPoolExecutor(1) as pool:
+            # On a fast machine, all blocks can come before the node stops.
+            while Status.MISS not in statuses:
+                second.namespace.clear()
+                assert eventually(lambda: second.namespace.lookup(keys).run == len(keys), 20)
+                fetched = second.count("node_fetched")
+                reading = pool.submit(second.get, keys)
+                assert eventually(lambda: second.count("node_fetched") > fetched)
+                first.daemon.pause()
+                try:
+                    statuses = reading.result()
+                    assert eventually(lambda: slots_balance(second.client.counters()))
+                finally:
+                    first.daemon.signal(signal.SIGCONT)
+        assert set(statuses) <= {Status.OK, Status.MISS}
+        assert second.count("corrupt") == 0
+        assert eventually(lambda: second.get(keys) == [Status.OK] * len(keys), 20)
+        assert eventually(lambda: slots_balance(first.client.counters()))
 
 
 def test_threeNodes_findEachOtherFromOneSeed_andAKilledOneLeavesAndComesBack(folder: Path) -> None:
