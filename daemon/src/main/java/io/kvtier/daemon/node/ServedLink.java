@@ -172,6 +172,7 @@ final class ServedLink implements NodeLink.Listener {
     }
     server.readersChanged();
     from.send(answer(FrameType.WELCOME, Status.OK, frame.id()).with(server.name()));
+    from.trust();
   }
 
   private void refuse(NodeLink from, Frame frame, String why) {

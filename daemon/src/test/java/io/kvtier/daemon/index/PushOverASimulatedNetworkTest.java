@@ -6,6 +6,7 @@ import io.kvtier.daemon.node.SimulatedNetwork;
 import io.kvtier.protocol.Counter;
 import io.kvtier.protocol.ProtocolViolation;
 import io.kvtier.protocol.Status;
+import io.kvtier.protocol.access.Role;
 import io.kvtier.tiers.node.FrameType;
 import java.io.IOException;
 import java.util.concurrent.TimeUnit;
@@ -23,6 +24,16 @@ class PushOverASimulatedNetworkTest extends PushContract {
   @Override
   Sides open(SimulatedNetwork.Acceptor acceptor) {
     return simulated(network, acceptor);
+  }
+
+  @Test
+  void nodeThatReads_isTrustedAfterItsToken_andNotIfItIsRefused() {
+    greet();
+    assertEquals(1, network.trusted);
+    role = Role.NONE;
+    hello();
+    assertEquals(FrameType.REFUSED, answer(1).type());
+    assertEquals(1, network.trusted);
   }
 
   @Test

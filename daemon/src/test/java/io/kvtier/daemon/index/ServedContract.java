@@ -183,14 +183,20 @@ abstract class ServedContract {
     return Frame.of(type, Status.OK, OURS, THEIRS, id);
   }
 
-  /** Connects, and says who it is. */
+  /** Connects, and is let in. */
   final void greet() {
+    hello();
+    assertEquals(FrameType.WELCOME, answer(1).type());
+  }
+
+  /** Connects, and says who it is. */
+  final void hello() {
+    sender.link = null;
     var _ = sides.from().connect(sides.address(), sender);
     await(() -> sender.link != null);
     ByteBuffer hello = ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN);
     hello.putInt(4).put("node".getBytes(StandardCharsets.UTF_8)).putInt(0).flip();
     sender.open().send(Frame.of(FrameType.HELLO, Status.OK, OURS, 0, 1).with(hello));
-    assertEquals(FrameType.WELCOME, answer(1).type());
   }
 
   /** The next answer to a frame. */

@@ -52,6 +52,7 @@ abstract class NodeTransportContract {
     @Override
     public void onOpen(NodeLink opened) {
       link = opened;
+      opened.trust();
     }
 
     @Override

@@ -70,6 +70,9 @@ public final class SimulatedNetwork {
   private final Set<List<NodeAddress>> silent = new HashSet<>();
   private boolean isCalm;
 
+  /** How often a side of a link has found out who the other side is. */
+  public int trusted;
+
   /** Whether no side hears that a block is sent. */
   public boolean holdsSent;
 
@@ -566,6 +569,11 @@ public final class SimulatedNetwork {
       } else {
         released = done;
       }
+    }
+
+    @Override
+    public void trust() {
+      trusted++;
     }
 
     @Override

@@ -9,8 +9,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The path of a link's blocks beside the link, if both sides have a fabric. Both addresses go
- * through the link, so that only nodes that trust each other connect. Confined to the link's
- * thread.
+ * through the link, each after its side has found out who the other one is. So only nodes that
+ * trust each other connect. Confined to the link's thread.
  */
 final class LinkFabric {
   private static final SecureRandom TAGS = new SecureRandom();
@@ -19,6 +19,7 @@ final class LinkFabric {
   private final boolean isAcceptor;
   private final Runnable bell;
   private @Nullable FabricPath path;
+  private boolean isTrusted;
   private boolean isConnected;
   private boolean isReceiving;
 
@@ -36,8 +37,13 @@ final class LinkFabric {
 
   // ---- the agreement
 
-  /** The first frame of the link; null: none. */
-  @Nullable Frame offer() throws IOException {
+  /**
+   * The other side has shown who it is.
+   *
+   * @return the frame that it is sent; null: none
+   */
+  @Nullable Frame trust() throws IOException {
+    isTrusted = true;
     return fabric == null || !isAcceptor ? null : opened(fabric);
   }
 
@@ -53,7 +59,7 @@ final class LinkFabric {
    * @return the answer; null: none
    */
   @Nullable Frame take(Frame frame) throws IOException {
-    if (isConnected || (isAcceptor && path == null)) {
+    if (!isTrusted || isConnected || (isAcceptor && path == null)) {
       throw new FrameException("the other side sends an address of a fabric that nobody asked for");
     }
     if (fabric == null) {

@@ -44,6 +44,12 @@ public interface NodeLink {
     void onClosed(NodeLink link, String why);
   }
 
+  /**
+   * The other side has shown who it is, and may have the bytes of blocks in other ways than by the
+   * link. Called once, after {@link Listener#onOpen}.
+   */
+  default void trust() {}
+
   /** The address of the other side, for people. */
   String address();
 

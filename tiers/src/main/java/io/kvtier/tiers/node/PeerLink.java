@@ -377,6 +377,7 @@ final class PeerLink implements NodeLink.Listener {
         }
         incarnation = frame.sender();
         state = State.READY;
+        from.trust();
         restNs = REST_NS;
         peer.become(reader.number(), NodePeer.State.CONNECTED);
         boolean isAnotherStart = metIncarnation != 0 && metIncarnation != incarnation;

@@ -187,10 +187,6 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
           heardNs = transport.nowNs();
           movedNs = heardNs;
           registered.interestOps(SelectionKey.OP_READ);
-          Frame offer = fabric.offer();
-          if (offer != null) {
-            send(offer);
-          }
           listener.onOpen(this);
           // The first frames may have come with the end of the handshake.
           isToRead = true;
@@ -199,6 +195,21 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
         case BYTES -> registered.interestOps(SelectionKey.OP_READ);
         case SPACE -> registered.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
         case TASK -> registered.interestOps(0);
+      }
+    } catch (IOException e) {
+      close(words(e));
+    }
+  }
+
+  @Override
+  public void trust() {
+    if (state != State.OPEN) {
+      return;
+    }
+    try {
+      Frame offer = fabric.trust();
+      if (offer != null) {
+        send(offer);
       }
     } catch (IOException e) {
       close(words(e));

@@ -670,6 +670,17 @@ final class NodeReaderTest {
     assertEquals(Status.MISS, transfer.status);
   }
 
+  @Test
+  void node_isTrustedAsSoonAsItWelcomesTheReader_andNotIfItRefuses() throws FrameException {
+    assertTrue(a.isTrusted);
+    tier.join(new NodeAddress("c", 1));
+    pass(0);
+    ScriptedTransport.Link c = transport.links.get(2);
+    c.listener.onOpen(c);
+    var _ = c.listener.onFrame(c, c.frame(FrameType.REFUSED, Status.DENIED, 0));
+    assertFalse(c.isTrusted);
+  }
+
   // ---- pushes
 
   private Push push(List<Push> over) {

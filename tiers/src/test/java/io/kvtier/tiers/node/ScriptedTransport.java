@@ -57,6 +57,9 @@ final class ScriptedTransport implements NodeTransport {
 
     boolean holdsDiscarded;
 
+    /** Whether the reader knows who the node is. */
+    boolean isTrusted;
+
     Link(NodeAddress address, Listener listener) {
       this.address = address;
       this.listener = listener;
@@ -165,6 +168,11 @@ final class ScriptedTransport implements NodeTransport {
       if (payload.byteSize() > 0) {
         whenSent.add(isSent);
       }
+    }
+
+    @Override
+    public void trust() {
+      isTrusted = true;
     }
 
     @Override
