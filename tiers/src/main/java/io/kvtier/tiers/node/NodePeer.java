@@ -1,6 +1,8 @@
 package io.kvtier.tiers.node;
 
-import io.kvtier.protocol.Records;
+import io.kvtier.tiers.transfer.Checksums;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 
@@ -51,7 +53,7 @@ public final class NodePeer {
   NodePeer(int number, NodeAddress address, int readers) {
     this.number = number;
     this.address = address;
-    numberOfAddress = Records.numberOfNode(address.toString());
+    numberOfAddress = numberOf(address.toString());
     states = new AtomicReferenceArray<>(readers);
     for (int i = 0; i < readers; i++) {
       states.set(i, State.CONNECTING);
@@ -70,6 +72,11 @@ public final class NodePeer {
    */
   boolean isCalled(int number) {
     return numberOfAddress == number || numberOfName == number;
+  }
+
+  /** As {@code io.kvtier.protocol.Records} computes it, which tiers don't use. */
+  private static int numberOf(String text) {
+    return Checksums.of(MemorySegment.ofArray(text.getBytes(StandardCharsets.UTF_8)));
   }
 
   public NodeAddress address() {
@@ -179,7 +186,7 @@ public final class NodePeer {
   boolean welcomed(String called, long started) {
     boolean isNew = incarnation != 0 && incarnation != started;
     name = called;
-    numberOfName = Records.numberOfNode(called);
+    numberOfName = numberOf(called);
     incarnation = started;
     why = "";
     return isNew;
