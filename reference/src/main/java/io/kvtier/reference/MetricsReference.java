@@ -216,7 +216,12 @@ final class MetricsReference {
       directory.put(figure, 0);
     }
     JsonObject nodes =
-        new JsonObject().put("peers", new JsonArray().add(peer)).put("directory", directory);
+        new JsonObject()
+            .put(
+                "block_bytes",
+                new JsonObject().put("tcp", new JsonObject().put("received", 0).put("sent", 0)))
+            .put("peers", new JsonArray().add(peer))
+            .put("directory", directory);
     return ReportFamilies.text(gpu, new JsonObject().put("name", "example"), nodes);
   }
 }
