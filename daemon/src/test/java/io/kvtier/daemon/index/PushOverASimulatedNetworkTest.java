@@ -29,11 +29,11 @@ class PushOverASimulatedNetworkTest extends PushContract {
   @Test
   void nodeThatReads_isTrustedAfterItsToken_andNotIfItIsRefused() {
     greet();
-    assertEquals(1, network.trusted);
+    assertEquals(2, network.trusted, "both sides");
     role = Role.NONE;
     hello();
     assertEquals(FrameType.REFUSED, answer(1).type());
-    assertEquals(1, network.trusted);
+    assertEquals(2, network.trusted);
   }
 
   @Test

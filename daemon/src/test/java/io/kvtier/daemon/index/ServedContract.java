@@ -86,6 +86,9 @@ abstract class ServedContract {
 
     @Override
     public @Nullable MemorySegment onFrame(NodeLink from, Frame frame) {
+      if (frame.type() == FrameType.WELCOME) {
+        from.trust();
+      }
       ByteBuffer body =
           ByteBuffer.allocate(frame.body().remaining()).order(ByteOrder.LITTLE_ENDIAN);
       frames.add(frame.with(body.put(frame.body().duplicate()).flip()));
@@ -187,6 +190,12 @@ abstract class ServedContract {
   final void greet() {
     hello();
     assertEquals(FrameType.WELCOME, answer(1).type());
+    await(this::isSettled);
+  }
+
+  /** Whether both sides have agreed on how blocks go. */
+  boolean isSettled() {
+    return true;
   }
 
   /** Connects, and says who it is. */

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /** The libucp that tests use: the one that scripts/test installs, or that of the system. */
-final class UcxLibrary {
+public final class UcxLibrary {
   private static final Path INSTALLED =
       Path.of("../target/ucx/libucx/lib/libucp.so.0").toAbsolutePath().normalize();
 
@@ -33,7 +33,7 @@ final class UcxLibrary {
   }
 
   /** A fabric that uses TCP only, also between processes of one machine. */
-  static UcxFabric fabric() throws IOException {
+  public static UcxFabric fabric() throws IOException {
     return new UcxFabric(find(), Map.of("TLS", "tcp"));
   }
 }
