@@ -17,14 +17,16 @@ import javax.net.ssl.SSLContext;
 /** An authority and what it signs, in PEM files of a folder; made by the JDK's own keytool. */
 public final class TestCertificates {
   private static final String PASSWORD = "changeit";
+  private static final String AUTHORITY = "ca";
+  private static final String STORE = "keys.p12";
 
   private final Path folder;
 
   /** Makes the authority: {@code ca.crt}. */
-  public TestCertificates(Path folder) throws IOException, InterruptedException {
+  public TestCertificates(Path folder) throws Exception {
     this.folder = folder;
-    keytool("ca", "-genkeypair", "-keyalg", "EC", "-dname", "CN=test ca", "-ext", "bc:c");
-    keytool("ca", "-exportcert", "-rfc", "-file", file("ca.crt").toString());
+    keytool(AUTHORITY, "-ext", "bc:c");
+    writeCertificate(AUTHORITY);
   }
 
   /** An authority in a folder, which is made, with the certificate {@code node}. */
@@ -52,45 +54,55 @@ public final class TestCertificates {
    * @param start of its ten days, as keytool has it: empty for now
    */
   public void sign(String name, String start) throws Exception {
-    keytool(name, "-genkeypair", "-keyalg", "EC", "-dname", "CN=" + name);
-    Path request = file(name + ".csr");
-    keytool(name, "-certreq", "-file", request.toString());
     List<String> words =
         new ArrayList<>(
             List.of(
-                "-gencert",
-                "-infile",
-                request.toString(),
-                "-rfc",
-                "-outfile",
-                file(name + ".crt").toString(),
-                "-validity",
-                "10",
-                "-ext",
-                "san=ip:127.0.0.1,dns:localhost"));
+                "-signer", AUTHORITY, "-validity", "10", "-ext", "san=ip:127.0.0.1,dns:localhost"));
     if (!start.isEmpty()) {
       words.addAll(List.of("-startdate", start));
     }
-    keytool("ca", words.toArray(String[]::new));
-    Files.writeString(file(name + ".key"), privateKey(name));
+    keytool(name, words.toArray(String[]::new));
+    writeCertificate(name);
+    Key key = store().getKey(name, PASSWORD.toCharArray());
+    write(name + ".key", "PRIVATE KEY", key.getEncoded());
   }
 
-  private String privateKey(String name) throws IOException, GeneralSecurityException {
-    KeyStore store = KeyStore.getInstance(file(name + ".p12").toFile(), PASSWORD.toCharArray());
-    Key key = store.getKey(name, PASSWORD.toCharArray());
-    return "-----BEGIN PRIVATE KEY-----\n"
-        + Base64.getMimeEncoder().encodeToString(key.getEncoded())
-        + "\n-----END PRIVATE KEY-----\n";
+  private KeyStore store() throws IOException, GeneralSecurityException {
+    return KeyStore.getInstance(file(STORE).toFile(), PASSWORD.toCharArray());
   }
 
-  private void keytool(String store, String... words) throws IOException, InterruptedException {
+  private void writeCertificate(String name) throws IOException, GeneralSecurityException {
+    write(name + ".crt", "CERTIFICATE", store().getCertificate(name).getEncoded());
+  }
+
+  private void write(String name, String kind, byte[] bytes) throws IOException {
+    Files.writeString(
+        file(name),
+        "-----BEGIN "
+            + kind
+            + "-----\n"
+            + Base64.getMimeEncoder().encodeToString(bytes)
+            + "\n-----END "
+            + kind
+            + "-----\n");
+  }
+
+  /** Makes a pair of keys with its certificate. Each run is a JVM, which takes a second. */
+  private void keytool(String name, String... words) throws IOException, InterruptedException {
     List<String> command =
         new ArrayList<>(
-            List.of(Path.of(System.getProperty("java.home"), "bin", "keytool").toString()));
+            List.of(
+                Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
+                "-J-XX:TieredStopAtLevel=1",
+                "-J-XX:+UseSerialGC",
+                "-genkeypair",
+                "-keyalg",
+                "EC",
+                "-dname",
+                "CN=" + (name.equals(AUTHORITY) ? "test ca" : name)));
     command.addAll(List.of(words));
     command.addAll(
-        List.of(
-            "-alias", store, "-keystore", file(store + ".p12").toString(), "-storepass", PASSWORD));
+        List.of("-alias", name, "-keystore", file(STORE).toString(), "-storepass", PASSWORD));
     Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
     String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     if (process.waitFor() != 0) {

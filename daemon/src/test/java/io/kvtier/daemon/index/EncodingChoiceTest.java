@@ -41,6 +41,7 @@ final class EncodingChoiceTest extends EncodedRanks {
             .sessions(32)
             .checksums(new IndexHarness.InlinePipeline(Checksums::run), 0)
             .gpu(gpu)
+            .measuresCopies()
             .encoding(mode));
   }
 

@@ -39,10 +39,12 @@ import io.kvtier.protocol.linux.ProcessId;
 import io.kvtier.protocol.linux.SharedMemory;
 import io.kvtier.protocol.linux.Words;
 import io.kvtier.tiers.gpu.CopyOptions;
+import io.kvtier.tiers.gpu.CopyStrategy;
 import io.kvtier.tiers.gpu.EncodingMode;
 import io.kvtier.tiers.gpu.GpuDriver;
 import io.kvtier.tiers.gpu.GpuProbe;
 import io.kvtier.tiers.gpu.GpuTier;
+import io.kvtier.tiers.gpu.StrategyTable;
 import io.kvtier.tiers.ledger.NoLedger;
 import io.kvtier.tiers.numa.NumaHomes;
 import io.kvtier.tiers.slots.Claim;
@@ -83,6 +85,10 @@ public final class IndexHarness implements AutoCloseable {
   static final long RETENTION_NS_MAX = 86_400_000_000_000L;
   static final double RETAINED_SHARE = 0.25;
   static final double PUSHED_SHARE = 0.5;
+
+  /** Each GPU has three engines, whose memory is filled with zeros for each test. */
+  private static final CopyOptions SMALL_COPIES =
+      new CopyOptions(4, 1 << 20, 16_384, 64, 264, 16, 8, 1024);
 
   /** Refuses everything; a block that it would check stays staging. */
   static final class NoPipeline implements Pipeline {
@@ -211,6 +217,7 @@ public final class IndexHarness implements AutoCloseable {
     private final List<TierParts.Lower> further = new ArrayList<>();
     private String admission = "evicted";
     private @Nullable GpuDriver gpu;
+    private boolean measuresCopies;
     private EncodingMode encoding = EncodingMode.ALWAYS;
     private @Nullable EventRing events;
     private List<TenantConfig> tenants = List.of();
@@ -309,6 +316,12 @@ public final class IndexHarness implements AutoCloseable {
       return this;
     }
 
+    /** Each GPU's copies are measured before its first region is open, as the daemon does. */
+    Settings measuresCopies() {
+      measuresCopies = true;
+      return this;
+    }
+
     /** The NUMA nodes of the slabs, which must have homes. */
     Settings numa(NumaHomes homes) {
       numa = homes;
@@ -379,21 +392,7 @@ public final class IndexHarness implements AutoCloseable {
     MemorySegment daemonRegion = arena.allocate(DaemonRegionDescriptor.REGION_BYTES, 4096);
     counters = new Counters(daemonRegion);
     requests = new RequestTap(settings.tracing, settings.sample, () -> nowNs, counters);
-    gpus =
-        gpu == null
-            ? null
-            : new GpuTier(
-                new GpuTier.Parts(
-                    () -> new GpuProbe.Found(gpu),
-                    CopyOptions.DEFAULT,
-                    settings.encoding,
-                    new GpuTier.Memory(
-                        i -> slabs.asSlice(i * slabBytes, slabBytes), slabCount, settings.numa),
-                    IndexAgent.DEVICE_TRANSFERS,
-                    () -> {},
-                    broken -> {
-                      throw new AssertionError(broken);
-                    }));
+    gpus = gpu == null ? null : gpuTier(gpu, settings, slabs);
     agent =
         new IndexAgent(
             new IndexContext(
@@ -442,6 +441,25 @@ public final class IndexHarness implements AutoCloseable {
                     settings.late,
                     new BitSet(),
                     gone::contains)));
+  }
+
+  private static GpuTier gpuTier(GpuDriver gpu, Settings settings, MemorySegment slabs) {
+    long slabBytes = (long) settings.slots * SLOT_BYTES;
+    GpuTier.Parts parts =
+        new GpuTier.Parts(
+            () -> new GpuProbe.Found(gpu),
+            settings.measuresCopies ? CopyOptions.DEFAULT : SMALL_COPIES,
+            settings.encoding,
+            new GpuTier.Memory(
+                i -> slabs.asSlice(i * slabBytes, slabBytes), settings.slabs, settings.numa),
+            IndexAgent.DEVICE_TRANSFERS,
+            () -> {},
+            broken -> {
+              throw new AssertionError(broken);
+            });
+    return settings.measuresCopies
+        ? new GpuTier(parts)
+        : GpuTier.withStrategies(parts, StrategyTable.only(CopyStrategy.STAGED));
   }
 
   private static Limits limits(Settings settings) {

@@ -105,7 +105,15 @@ public final class Calibration {
     }
   }
 
-  private final LongSupplier clock;
+  /**
+   * What the measurements go by.
+   *
+   * @param nowNs as {@link System#nanoTime}
+   * @param warmUpNs how long copies are not measured at first; 0 if this JVM's speed is no matter
+   */
+  record Clock(LongSupplier nowNs, long warmUpNs) {}
+
+  private final Clock clock;
   private final CopyEngine engine;
   private final List<CopyStrategy> strategies;
   private final int blocks;
@@ -113,7 +121,7 @@ public final class Calibration {
   private final long host;
 
   private Calibration(
-      LongSupplier clock,
+      Clock clock,
       CopyEngine engine,
       EncodingMode mode,
       boolean hasBatchCopies,
@@ -151,16 +159,12 @@ public final class Calibration {
    * @param enough as {@link StrategyTable} wants it
    */
   static StrategyTable calibrate(Gpu gpu, CopyEngine engine, double enough, EncodingMode mode) {
-    return calibrate(gpu, engine, enough, mode, System::nanoTime);
+    return calibrate(gpu, engine, enough, mode, new Clock(System::nanoTime, WARM_UP_NS));
   }
 
-  /**
-   * Measures by another clock.
-   *
-   * @param clock of nanoseconds, as {@link System#nanoTime}
-   */
+  /** Measures by another clock. */
   static StrategyTable calibrate(
-      Gpu gpu, CopyEngine engine, double enough, EncodingMode mode, LongSupplier clock) {
+      Gpu gpu, CopyEngine engine, double enough, EncodingMode mode, Clock clock) {
     StrategyTable table = null;
     for (int blocks = MANY_BLOCKS; blocks > 0 && table == null; blocks /= 2) {
       long device;
@@ -198,7 +202,7 @@ public final class Calibration {
   }
 
   private static List<StrategyTable.Measured> measure(
-      Gpu gpu, CopyEngine engine, EncodingMode mode, int blocks, long device, LongSupplier clock) {
+      Gpu gpu, CopyEngine engine, EncodingMode mode, int blocks, long device, Clock clock) {
     try (Arena arena = Arena.ofShared()) {
       MemorySegment memory = arena.allocate((long) blocks * BLOCK_BYTES, 4096);
       long host = gpu.register(memory);
@@ -266,10 +270,10 @@ public final class Calibration {
       }
       engine.use(StrategyTable.only(strategy));
       // The best round: whatever else the machine does makes others slower, and none faster.
-      long start = clock.getAsLong();
+      long start = now();
       for (int round = 0; round < ROUNDS; round++) {
         double best = kind.rates.merge(strategy, rate(kind.copiesOf(strategy)), Math::max);
-        if (HOPELESS * best < kind.fastest() || clock.getAsLong() - start > ROUNDS_NS) {
+        if (HOPELESS * best < kind.fastest() || now() - start > ROUNDS_NS) {
           break;
         }
       }
@@ -286,7 +290,7 @@ public final class Calibration {
       copies.add(new Copy());
     }
     List<Copy> encodedCopies = encoded(WARM_UP_RUN_BYTES);
-    long start = clock.getAsLong();
+    long start = now();
     do {
       for (int block = 0; block < blocks; block++) {
         Runs runs = copies.get(block).runs;
@@ -299,7 +303,7 @@ public final class Calibration {
           double ignored = rate(strategy == CopyStrategy.ENCODED ? encodedCopies : copies);
         }
       }
-    } while (clock.getAsLong() - start < WARM_UP_NS);
+    } while (now() - start < clock.warmUpNs);
   }
 
   private void addSpans(int block, Runs runs) {
@@ -346,10 +350,14 @@ public final class Calibration {
     return copy;
   }
 
+  private long now() {
+    return clock.nowNs.getAsLong();
+  }
+
   /** Copies once; bytes a nanosecond. */
   private double rate(List<Copy> copies) {
     long bytes = 0;
-    long start = clock.getAsLong();
+    long start = now();
     for (Copy copy : copies) {
       bytes += copy.runs.totalBytes();
       if (!engine.submit(copy)) {
@@ -365,6 +373,6 @@ public final class Calibration {
         throw new GpuException("calibration failed: " + fence, 0);
       }
     }
-    return (double) bytes / (clock.getAsLong() - start);
+    return (double) bytes / (now() - start);
   }
 }

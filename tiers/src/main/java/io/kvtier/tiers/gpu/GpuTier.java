@@ -68,6 +68,7 @@ public final class GpuTier implements AutoCloseable {
   private final List<DevicePipeline> started = new CopyOnWriteArrayList<>();
   private final Thread thread;
   private final boolean hasThreads;
+  private final @Nullable StrategyTable strategies;
   private volatile @Nullable GpuProbe probed;
   private boolean pinsAhead;
   private boolean hasPinned;
@@ -76,13 +77,14 @@ public final class GpuTier implements AutoCloseable {
 
   /** Begins to look for GPUs. */
   public GpuTier(Parts parts) {
-    this(parts, true);
+    this(parts, true, null);
     thread.start();
   }
 
-  private GpuTier(Parts parts, boolean hasThreads) {
+  private GpuTier(Parts parts, boolean hasThreads, @Nullable StrategyTable strategies) {
     this.parts = parts;
     this.hasThreads = hasThreads;
+    this.strategies = strategies;
     slabs = new PinnedSlabs(parts.memory().slabs(), parts.memory().count());
     thread = Thread.ofPlatform().daemon().name("kvtier-gpu").unstarted(this::run);
   }
@@ -92,7 +94,18 @@ public final class GpuTier implements AutoCloseable {
    * the outcome does not depend on time.
    */
   public static GpuTier withoutThreads(Parts parts) {
-    return new GpuTier(parts, false);
+    return new GpuTier(parts, false, StrategyTable.only(CopyStrategy.PLAIN));
+  }
+
+  /**
+   * GPUs for tests, which measure no copies: that takes seconds on a GPU whose memory is files.
+   *
+   * @param strategies of the copies in both directions between host and GPU
+   */
+  public static GpuTier withStrategies(Parts parts, StrategyTable strategies) {
+    GpuTier tier = new GpuTier(parts, true, strategies);
+    tier.thread.start();
+    return tier;
   }
 
   /**
@@ -311,13 +324,12 @@ public final class GpuTier implements AutoCloseable {
   }
 
   private DeviceLane lane(Gpu gpu, CopyDirection direction) {
-    StrategyTable table =
-        direction == CopyDirection.PEER
-            ? StrategyTable.ofPeers(gpu.hasBatchCopies())
-            : StrategyTable.only(CopyStrategy.PLAIN);
+    StrategyTable given =
+        direction == CopyDirection.PEER ? StrategyTable.ofPeers(gpu.hasBatchCopies()) : strategies;
+    StrategyTable table = given == null ? StrategyTable.only(CopyStrategy.PLAIN) : given;
     CopyEngine engine = new CopyEngine(gpu, direction, parts.options(), table);
     try {
-      if (direction != CopyDirection.PEER && hasThreads) {
+      if (given == null) {
         table = Calibration.calibrate(gpu, engine, StrategyTable.USUALLY_ENOUGH, parts.encoding());
       }
     } catch (GpuException e) {

@@ -589,10 +589,9 @@ final class CopyEngineTest {
     FakeGpu quiet = new FakeGpu(1);
     List<CopyStrategy> best = bestWhenCalibrated(quiet);
     assertTrue(best.containsAll(List.of(CopyStrategy.STAGED, CopyStrategy.PLAIN)), best::toString);
-    long warmUpNs = 300_000_000;
     for (int i = 0; i < 20; i++) {
       FakeGpu gpu = new FakeGpu(1);
-      gpu.slowFromNs = warmUpNs + (quiet.nowNs - warmUpNs) * i / 20;
+      gpu.slowFromNs = quiet.nowNs * i / 20;
       gpu.slowUntilNs = gpu.slowFromNs + 5_000_000;
       assertEquals(best, bestWhenCalibrated(gpu), "held up from " + gpu.slowFromNs + " ns on");
     }
@@ -603,16 +602,21 @@ final class CopyEngineTest {
     FakeGpu gpu = new FakeGpu(1);
     try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
       StrategyTable table =
-          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, () -> gpu.nowNs);
+          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, clockOf(gpu));
       assertEquals(CopyStrategy.STAGED, table.choose(256, 2 << 20, 4 << 20, false));
       assertEquals(CopyStrategy.KERNEL, table.choose(256, 1 << 10, 4 << 20, false));
       assertEquals(CopyStrategy.KERNEL, table.choose(1 << 10, 1 << 10, 4 << 20, false));
     }
   }
 
+  /** The time of this GPU, which takes no time to warm up. */
+  private static Calibration.Clock clockOf(FakeGpu gpu) {
+    return new Calibration.Clock(() -> gpu.nowNs, 0);
+  }
+
   private static List<CopyStrategy> bestWhenCalibrated(FakeGpu gpu) {
     try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
-      return Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, () -> gpu.nowNs)
+      return Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, clockOf(gpu))
           .measured()
           .stream()
           .map(row -> row.best(0.97))
@@ -635,7 +639,7 @@ final class CopyEngineTest {
     FakeGpu gpu = new FakeGpu(1);
     try (CopyEngine engine = fullEngine(gpu, 8 << 20)) {
       StrategyTable table =
-          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, () -> gpu.nowNs);
+          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.ALWAYS, clockOf(gpu));
       assertNull(table.formSpeeds(4 << 10));
       assertEquals(0, engine.bytesBy(CopyStrategy.ENCODED));
     }
@@ -649,7 +653,7 @@ final class CopyEngineTest {
         new CopyEngine(
             gpu, direction, CopyOptions.DEFAULT, StrategyTable.only(CopyStrategy.KERNEL))) {
       StrategyTable table =
-          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.AUTO, () -> gpu.nowNs);
+          Calibration.calibrate(gpu, engine, 0.97, EncodingMode.AUTO, clockOf(gpu));
       return requireNonNull(table.formSpeeds(4 << 10));
     }
   }
