@@ -79,6 +79,12 @@ final class ClientRecoveryTest {
       assertTrue(
           System.nanoTime() - start < TIMEOUT.toNanos(), "102 operations within one deadline");
       assertTrue(client.counters().isEmpty());
+    }
+  }
+
+  @Test
+  void noDaemon_connect_waitsForOneAndFails() {
+    try (KvtierClient client = open(Duration.ofMillis(300))) {
       assertThrows(KvtierException.class, client::connect);
     }
   }

@@ -3,10 +3,13 @@ package io.kvtier.systemtests;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.kvtier.cli.Kvtier;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
 import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
@@ -27,13 +30,25 @@ final class CommandLineTest {
 
   private record Ran(int exitCode, String out) {}
 
-  private Ran run(String... arguments) throws IOException, InterruptedException {
+  private String[] withSocket(String... arguments) {
     List<String> all = new ArrayList<>(List.of(arguments));
     all.addAll(List.of("--socket", folder.resolve("k.sock").toString()));
-    return runAlone(all.toArray(new String[0]));
+    return all.toArray(String[]::new);
   }
 
-  private Ran runAlone(String... arguments) throws IOException, InterruptedException {
+  /** In this JVM: a JVM for each command takes a second of the processor. */
+  private Ran run(String... arguments) {
+    return runAlone(withSocket(arguments));
+  }
+
+  private static Ran runAlone(String... arguments) {
+    StringWriter out = new StringWriter();
+    StringWriter err = new StringWriter();
+    int exitCode = Kvtier.run(new PrintWriter(out), new PrintWriter(err), arguments);
+    return new Ran(exitCode, out.toString());
+  }
+
+  private static Ran runProcess(String... arguments) throws IOException, InterruptedException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(
@@ -73,7 +88,7 @@ final class CommandLineTest {
               .isComplete());
 
       assertEquals(2, client.blocking().lookup(namespace, keys).run());
-      Ran status = run("status");
+      Ran status = runProcess(withSocket("status"));
       assertEquals(0, status.exitCode());
       assertTrue(
           status.out().lines().anyMatch("lookups     2 of 3 blocks (67 %) found"::equals),
@@ -130,6 +145,7 @@ final class CommandLineTest {
       Ran stopped = run("trace", "stop");
       assertTrue(stopped.out().contains("10 lookups of 30 blocks"), stopped::out);
       assertEquals(1, run("trace", "stop").exitCode());
+      assertEquals(1, runProcess(withSocket("trace", "stop")).exitCode(), "also of the process");
       Ran simulated =
           runAlone(
               "simulate",
