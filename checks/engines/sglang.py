@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +126,9 @@ class Check(Rows):
             made.close()
 
     @contextlib.contextmanager
-    def daemon(self, host_bytes: str = "1GiB") -> Iterator[Daemon]:
+    def daemon(self, host_bytes: str = "1GiB", settings: Mapping[str, str] | None = None) -> Iterator[Daemon]:
         with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
-            daemon = Daemon(self.root, Path(folder), host_bytes)
+            daemon = Daemon(self.root, Path(folder), host_bytes, settings)
             daemon.start()
             try:
                 yield daemon
@@ -377,11 +377,15 @@ class Check(Rows):
 
     # ---- beside other caches ----
 
-    def _beside(self, program: str, *more: str) -> Any:
-        """What a program has measured that moves pages to a daemon and to another cache, in SGLang's virtual environment."""
+    def _beside(self, program: str, *more: str, settings: Mapping[str, str] | None = None) -> Any:
+        """What a program has measured that moves pages to a daemon and to another cache, in SGLang's virtual environment.
+
+        Args:
+            settings: of the daemon.
+        """
         out = self.folder / "beside.json"
         out.unlink(missing_ok=True)
-        with self.daemon("8GiB") as daemon:
+        with self.daemon("8GiB", settings) as daemon:
             command = [str(self.root / "target" / "venv-sglang" / "bin" / "python"), "-m", program, "--socket", str(daemon.socket), "--out", str(out), *more]
             environment = os.environ | settings_of(self.root)
             environment["PYTHONPATH"] += f":{self.root / 'client-py' / 'testing'}"
@@ -391,8 +395,10 @@ class Check(Rows):
         return json.loads(out.read_text())
 
     def lmcache(self) -> None:
-        """Pages that the linker writes and reads a second, beside LMCache's connector for SGLang."""
-        row = self._beside("checks.engines.sglang_lmcache", "--lmcache", str(self.root / "target" / "venv-lmcache" / "bin" / "lmcache"))
+        """Pages that the linker writes and reads a second, beside LMCache's connector for SGLang. Both caches have memory only: a daemon that
+        writes a prompt to its SSD takes processors and memory from the loads that follow, its own and LMCache's."""
+        program = str(self.root / "target" / "venv-lmcache" / "bin" / "lmcache")
+        row = self._beside("checks.engines.sglang_lmcache", "--lmcache", program, settings={"ssd.bytes": "0"})
         for what in ("store", "load"):
             ours, theirs = (row["gb_per_s"][f"{name} {what}"] for name in ("kvtier", "LMCache"))
             text = f"{ours:.2f} GB/s, {ours / theirs:.2f} times LMCache's {theirs:.2f}"
