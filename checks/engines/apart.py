@@ -25,6 +25,12 @@ _LOAD_LONG = 3
 """every third prompt is long"""
 _WARM = (1, 2)
 """prompts of the greatest length, before all others: they fill a device's cache"""
+NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+"""vLLM's own connector between a prefill engine and a decode engine"""
+_PULLED = {
+    "do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None, "remote_host": None, "remote_port": None,
+}  # fmt: skip
+"""a prompt whose blocks the prefill engine keeps for the decode engine of NIXL"""
 _EXPECTS = {"kvtier": {"expect_tokens": 10**6, "expect_s": _EXPECT_S, "expect_from": NODES[0]}}
 _MODES = ("new", "answer", "at_once")
 """how a prompt comes: computed by the decode engine; sent to it with the prefill engine's answer; sent to both engines at once"""
@@ -116,13 +122,13 @@ class Apart:
 
 
 def apart(
-    start: Callable[[str, int, str, str, dict[str, Any]], Engine], counters: Sequence[Callable[[], dict[str, int]]], note: Callable[..., None],
+    start: Callable[[int, str, str, dict[str, Any]], Engine], counters: Sequence[Callable[[], dict[str, int]]], note: Callable[..., None],
     lens: Sequence[int], reps: int,
 ) -> bool:  # fmt: skip
     """The first token of a decode engine behind the answer of a prefill engine, which stores whole blocks after each step, and by layer.
 
     Args:
-        start: an engine on this GPU, of this node, with that role, name and settings.
+        start: an engine of this node, with that role, name and settings.
         counters: those of the nodes.
         note: takes the figures of one mode.
 
@@ -131,10 +137,10 @@ def apart(
     """
     right = True
     seeds = itertools.count(max(_WARM) + 1)
-    decode = start("1", 1, "kv_consumer", "apart-decode", {})
+    decode = start(1, "kv_consumer", "apart-decode", {})
     try:
         for turn, stores in enumerate(("off", "on")):
-            prefill = start("0", 0, "kv_producer", f"apart-prefill-{stores}", {"store_by_layer": stores})
+            prefill = start(0, "kv_producer", f"apart-prefill-{stores}", {"store_by_layer": stores})
             try:
                 for engine in (decode, prefill) if turn == 0 else (prefill,):
                     engine.ready()
@@ -154,3 +160,42 @@ def apart(
     finally:
         decode.close()
     return right
+
+
+def apart_by_nixl(start: Callable[[int, str], Engine], note: Callable[..., None], lens: Sequence[int], reps: int) -> bool:
+    """As `apart`, with vLLM's NIXL connector: the decode engine pulls the blocks from the prefill engine's GPU once that has answered.
+
+    Args:
+        start: an engine with this number and name.
+        note: takes the figures of one length.
+
+    Returns:
+        Whether all blocks came, and all tokens are right.
+    """
+    seeds = itertools.count(max(_WARM) + 1)
+    with contextlib.ExitStack() as stack:
+        prefill, decode = engines = [start(number, f"nixl-{name}") for number, name in enumerate(NODES)]
+        for engine in engines:
+            stack.callback(engine.close)
+        for engine in engines:
+            engine.ready()
+            for seed in _WARM:
+                engine.run(seed, lens[-1])
+        right = True
+        for tokens in lens:
+            rows = [_pulled(prefill, decode, next(seeds), tokens) for _ in range(reps + 1)]
+            right &= all(row["same"] and row["cached"] >= tokens - 32 for row in rows)
+            # The first one connects both engines.
+            middle = {name: statistics.median(row[name] for row in rows[1:]) for name in rows[0] if name.endswith("_ms")}
+            note("apart-nixl", tokens=tokens, **middle, rows=rows)
+    return right
+
+
+def _pulled(prefill: Engine, decode: Engine, seed: int, tokens: int) -> dict[str, Any]:
+    filled = prefill.ask(prompt=[seed, tokens], tokens=1, params=_PULLED)
+    told = decode.ask(prompt=[seed, tokens], tokens=1, params=filled["params"])
+    right = prefill.run(seed, tokens, TOKENS)["tokens"]
+    return {
+        "first_ms": (told["ended_s"] - filled["ended_s"]) * 1e3, "prefill_ms": filled["ms"], "cached": told["cached"],
+        "same": decode.run(seed, tokens, TOKENS)["tokens"] == right,
+    }  # fmt: skip

@@ -18,8 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kvtier_testing import process
+
 from checks.engines import several
-from checks.engines.apart import apart, nodes
+from checks.engines.apart import NIXL, apart, apart_by_nixl, nodes
 from checks.engines.parts import Parts, Server, run
 from checks.engines.switch import share
 from checks.shared.checkout import ROOT
@@ -153,6 +155,7 @@ class Runs(Parts):
         self.logging = work / "logging.json"
         self.logging.write_text(json.dumps(_LOGGING))
         self.tiny = arguments.tiny
+        self.gpus = arguments.gpus.split(",")
 
     def ttft(self, name: str, kv: dict[str, Any] | None, lens: str = "", timeout_s: float = 160) -> None:
         command = [sys.executable, str(ROOT / "engine" / "ttft.py"), "--lens", lens or self.lens, "--reps", str(self.reps)]
@@ -271,19 +274,32 @@ class Runs(Parts):
         with several.model_of(self.tiny) as model, nodes(daemon, self.work) as sockets, contextlib.ExitStack() as stack:
             clients = [stack.enter_context(Client(socket, timeout=30)) for socket in sockets]
 
-            def start(gpu: str, node: int, role: str, name: str, settings: dict[str, Any]) -> several.Engine:
-                return self._engine(model, kvtier(sockets[node], role, load_if_faster=False, **settings), name, gpu, 1)
+            def start(node: int, role: str, name: str, settings: dict[str, Any]) -> several.Engine:
+                return self._engine(model, kvtier(sockets[node], role, load_if_faster=False, **settings), name, self.gpus[node], 1)
 
             self.has_failed |= not apart(start, [client.counters for client in clients], self.note, self._lens, self.reps)
+
+    def prefill_decode_nixl(self) -> None:
+        """The same with vLLM's NIXL connector, without a daemon."""
+        with several.model_of(self.tiny) as model:
+
+            def start(number: int, name: str) -> several.Engine:
+                port = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(process.free_port())}
+                return self._engine(model, NIXL, name, self.gpus[number], 1, port)
+
+            self.has_failed |= not apart_by_nixl(start, self.note, self._lens, self.reps)
 
     def _starter(self, model: Path, settings: dict[str, Any]) -> Callable[[str, int, str], several.Engine]:
         kv = kvtier(self.work / "sock", **settings)
         return lambda gpus, ranks, name: self._engine(model, kv, name, gpus, ranks)
 
-    def _engine(self, model: Path, kv: dict[str, Any], name: str, gpus: str, ranks: int) -> several.Engine:
+    def _engine(
+        self, model: Path, kv: dict[str, Any], name: str, gpus: str, ranks: int, environment: dict[str, str] | None = None
+    ) -> several.Engine:
         return several.Engine(
-            model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny, logging=self.logging
-        )
+            model, kv, self.file(name, ".log"), gpus=gpus, ranks=ranks, tokens=max(self._lens), tiny=self.tiny, logging=self.logging,
+            environment=environment,
+        )  # fmt: skip
 
     @property
     def _lens(self) -> list[int]:
@@ -325,7 +341,7 @@ with Client(sys.argv[1], timeout=50) as client:
 
 
 PARTS = ("link", "none", "offloading", "lmcache", "kvtier", "pairs", "encodings", "layers", "layers_graphs", "batches", "batches_eager", "ssd")
-PARTS_OF_TWO = ("ranks", "sharing", "prefill_decode")
+PARTS_OF_TWO = ("ranks", "sharing", "prefill_decode", "prefill_decode_nixl")
 """that need two GPUs"""
 
 
@@ -338,6 +354,7 @@ def main(words: list[str] | None = None) -> int:
         "--only", type=some_of(PARTS + PARTS_OF_TWO, again=True), default=list(PARTS),
         help=f"in this order; one may come again; {', '.join(PARTS_OF_TWO)} need two GPUs and come only where they are named",
     )  # fmt: skip
+    parser.add_argument("--gpus", default="0,1", help="of the prefill engine and the decode engine; 0,0: both on one GPU")
     parser.add_argument("--reps", type=whole, default=5, help="prompts of each length, of whose times the median is taken")
     parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
     parser.add_argument("--tiny", action="store_true", help="of the parts with two GPUs: a model for a processor, to try the program")

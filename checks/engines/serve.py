@@ -87,7 +87,8 @@ class Served:
             num_gpu_blocks_override=arguments.tokens // tokens + (4 if arguments.tiny else 252), **more,
         )  # fmt: skip
         core = self.llm.llm_engine.engine_core.engine_core
-        self._scheduler = core.scheduler.connector._scheduler if core.scheduler.connector is not None else None
+        # Of kvtier's connector only.
+        self._scheduler = getattr(core.scheduler.connector, "_scheduler", None)
         self._sharing: Any = None
         if arguments.ranks == 1 and self._scheduler is not None:
             from vllm.distributed.kv_transfer import get_kv_transfer_group

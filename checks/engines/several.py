@@ -29,7 +29,10 @@ _FLOOD = (1, 2)
 class Engine:
     """A process of serve.py."""
 
-    def __init__(self, model: Path, kv: dict[str, Any] | None, log: Path, *, gpus: str, ranks: int, tokens: int, tiny: bool, logging: Path) -> None:
+    def __init__(
+        self, model: Path, kv: dict[str, Any] | None, log: Path, *, gpus: str, ranks: int, tokens: int, tiny: bool, logging: Path,
+        environment: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         reads, writes = os.pipe()
         command = [sys.executable, "-P", "-m", "checks.engines.serve", "--model", str(model), "--answers", str(writes)]
         command += ["--ranks", str(ranks), "--tokens", str(tokens)]
@@ -38,7 +41,7 @@ class Engine:
         with log.open("w") as out:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, pass_fds=[writes], start_new_session=True,
-                env=os.environ | {"CUDA_VISIBLE_DEVICES": gpus, "VLLM_LOGGING_CONFIG_PATH": str(logging)},
+                env=os.environ | {"CUDA_VISIBLE_DEVICES": gpus, "VLLM_LOGGING_CONFIG_PATH": str(logging)} | (environment or {}),
             )  # fmt: skip
         os.close(writes)
         self._log = log

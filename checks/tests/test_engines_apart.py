@@ -72,6 +72,9 @@ class Double:
         if "requests" in self._told:
             return self._served(self._told["requests"])
         (seed, tokens), params = self._told["prompt"], self._told["params"]
+        if self._is_prefill:
+            assert params == apart._PULLED
+            return self.host.ended(PREFILL_MS, seed, 1)
         self._there.add(seed)
         is_known = params == {"of": seed}
         assert is_known or params == apart._EXPECTS
@@ -143,7 +146,7 @@ def test_timesBetweenTokens_areOfAllRequests() -> None:
 
 def test_noPromptIsKnown_whenItsTimeIsTaken(host: Host) -> None:
     reps, lens = 11, [64, 128]
-    start = lambda _gpu, _node, _role, name, _settings: Double(host, name)  # noqa: E731
+    start = lambda _node, _role, name, _settings: Double(host, name)  # noqa: E731
     rows: list[dict[str, Any]] = []
     assert apart.apart(start, host.counters, lambda _name, **figures: rows.extend(figures.get("rows", [])), lens, reps)  # type: ignore[arg-type]
     assert len(rows) == 5 * len(lens) * reps and {row["first_ms"] for row in rows if "node_pieces" not in row} == {COMPUTE_MS}
@@ -156,8 +159,8 @@ def test_engines_areRight_ifAllBlocksCame_andAllTokensAreRight(lost: int, wrong:
     notes: list[tuple[str, dict[str, Any]]] = []
     started: list[tuple[str, int, str, dict[str, Any]]] = []
 
-    def start(gpu: str, node: int, role: str, name: str, settings: dict[str, Any]) -> Double:
-        started.append((gpu, node, role, settings))
+    def start(node: int, role: str, name: str, settings: dict[str, Any]) -> Double:
+        started.append((node, role, settings))
         return Double(host, name)
 
     def note(name: str, **figures: Any) -> None:
@@ -165,7 +168,7 @@ def test_engines_areRight_ifAllBlocksCame_andAllTokensAreRight(lost: int, wrong:
 
     assert apart.apart(start, host.counters, note, [64, 128], 2) is right  # type: ignore[arg-type]
     assert started == [
-        ("1", 1, "kv_consumer", {}), ("0", 0, "kv_producer", {"store_by_layer": "off"}), ("0", 0, "kv_producer", {"store_by_layer": "on"}),
+        (1, "kv_consumer", {}), (0, "kv_producer", {"store_by_layer": "off"}), (0, "kv_producer", {"store_by_layer": "on"}),
     ]  # fmt: skip
     assert host.closed == ["apart-prefill-off", "apart-prefill-on", "apart-decode"]
     rows = [(told["stores_by_layer"], told["tokens"], told["mode"]) for name, told in notes if name == "apart"]
@@ -174,3 +177,15 @@ def test_engines_areRight_ifAllBlocksCame_andAllTokensAreRight(lost: int, wrong:
     assert [told["stores_by_layer"] for name, told in notes if name == "apart-load"] == ["off", "on"]
     answered = next(told for name, told in notes if name == "apart" and told["mode"] == "answer")
     assert (answered["first_ms"], answered["prefill_ms"], len(answered["rows"])) == (pytest.approx(ANSWER_MS), PREFILL_MS, 2)
+
+
+@pytest.mark.parametrize(("lost", "wrong"), [(0, False), (64, False), (0, True)])
+def test_nixlsTimes_beginWithTheAnswerOfThePrefillEngine_andAllTokensMustCome(lost: int, wrong: bool) -> None:
+    host = Host(lost, wrong)
+    rows: list[dict[str, Any]] = []
+    right = apart.apart_by_nixl(lambda _number, name: Double(host, name), lambda _name, **figures: rows.append(figures), [64, 128], 3)  # type: ignore[arg-type, return-value]
+    assert right == (not lost and not wrong)
+    assert [(row["tokens"], row["first_ms"], row["prefill_ms"], len(row["rows"])) for row in rows] == [
+        (64, pytest.approx(ANSWER_MS), PREFILL_MS, 4), (128, pytest.approx(ANSWER_MS), PREFILL_MS, 4),
+    ]  # fmt: skip
+    assert sorted(host.closed) == ["nixl-decode", "nixl-prefill"]
