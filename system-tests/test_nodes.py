@@ -22,20 +22,13 @@ from kvtier_testing import blocks
 from kvtier_testing.certificates import certificate
 from kvtier_testing.counts import slots_balance
 from kvtier_testing.daemon import PROGRAMS, Daemon, eventually
+from kvtier_testing.process import free_ports
 
 from checks.attacks.node_frames import MAGIC
 from kvtier import Client, Namespace, Status, Tier, remote
 
 BLOCK_BYTES = 256 * 1024
 NAME = "nodes"
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 class Node:

@@ -17,6 +17,13 @@ def test_commandOf_settings_areWordsInTheirOrder() -> None:
     assert words == ["kvtierd", "--config", "f", "--socket", "/s", "--set", "host.bytes=1GiB", "--set", "ssd.bytes=0"]
 
 
+def test_freePorts_areNoneThatAnOutgoingConnectionGets() -> None:
+    ports = process.free_ports(20)
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert len(set(ports)) == 20
+    assert not [port for port in ports if first <= port <= last]
+
+
 def test_start_environment_isAddedToThatOfThisProcess(tmp_path: Path) -> None:
     script = f"import os, sys, time; sys.stderr.write(os.environ['TOLD'] + os.environ['HOME']); sys.stderr.flush(); {READY}; time.sleep(600)"
     started, line = process.start([sys.executable, "-c", script], tmp_path / "log", RuntimeError, {"TOLD": "so "})

@@ -4,7 +4,9 @@ The folder in the environment variable KVTIER_PROGRAMS holds its programs, `kvti
 checkout, which build what is missing.
 """
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -40,12 +42,26 @@ def start(
     return process, wait_ready(process, log, failure)
 
 
+_PORTS_FROM = 10_000
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that are free now. No outgoing connection of other tests can take them before the daemon does."""
+    candidates = list(range(_PORTS_FROM, int(_OUTGOING_PORTS.read_text().split()[0])))
+    random.shuffle(candidates)
+    found: list[int] = []
+    while len(found) < count:
+        port = candidates.pop()
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
 def free_port() -> int:
-    """A port of the loopback that is free now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    """One of these ports."""
+    return free_ports(1)[0]
 
 
 def http_address(line: str) -> str:
