@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,28 +90,35 @@ def command_lines() -> Iterator[bytes]:
 SMALL = ["--requests", "40", "--host-bytes", "128MiB", "--ssd-bytes", "256MiB"]
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for temporary files. pytest's own folders have names that are too long for a socket."""
+    with tempfile.TemporaryDirectory(prefix="kvtier-") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("more", [[], ["--object", "folder"]])
-def test_demo_replays_andLeavesNothing(more: list[str], tmp_path: Path) -> None:
+def test_demo_replays_andLeavesNothing(more: list[str], short: Path) -> None:
     done = subprocess.run(
-        [ROOT / "scripts" / "demo", "--json", *SMALL, *more], capture_output=True, text=True, timeout=600, check=False, env=os.environ | {"TMPDIR": str(tmp_path)}
+        [ROOT / "scripts" / "demo", "--json", *SMALL, *more], capture_output=True, text=True, timeout=600, check=False, env=os.environ | {"TMPDIR": str(short)}
     )
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])
     assert (figures["requests"], figures["wrong_bytes"]) == (40, 0) and figures["puts"] > 0
     assert re.search(r"^kvtier: the dashboard: http://127\.0\.0\.1:\d+/ until the replay ends$", done.stderr, re.MULTILINE), done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert list(short.iterdir()) == []
 
 
-def test_demo_stoppedAmidTheReplay_stopsItsDaemonAndLeavesNothing(tmp_path: Path) -> None:
+def test_demo_stoppedAmidTheReplay_stopsItsDaemonAndLeavesNothing(short: Path) -> None:
     command = [ROOT / "scripts" / "demo", "--host-bytes", "128MiB", "--ssd-bytes", "256MiB"]
-    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(short)})
     assert demo.stderr is not None
     for line in demo.stderr:
         if "prefix hits" in line:
             break
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(short.iterdir())) == 1
     demo.terminate()
     demo.stderr.read()
     assert demo.wait(60) == 128 + signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
-    assert not any(str(tmp_path).encode() in one for one in command_lines())
+    assert list(short.iterdir()) == []
+    assert not any(str(short).encode() in one for one in command_lines())

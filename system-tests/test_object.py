@@ -132,8 +132,12 @@ def nodes(folder: Path, server: AnyS3) -> Iterator[list[Node]]:
             node.stop()
 
 
+PATIENT = {"object__probe_timeout": "20s"}
+"""for a daemon that has to answer its first request: on a busy machine it takes more than a second to reach the store"""
+
+
 def test_whatOneNodeStored_anotherFinds(nodes: list[Node]) -> None:
-    a, b = nodes[0].start(), nodes[1].start()
+    a, b = nodes[0].start(), nodes[1].start(**PATIENT)
     a.put(range(50))
     a.await_stored(50)
     assert b.found(range(60)) == list(range(50))
@@ -466,7 +470,7 @@ def test_encrypted_nobodyReadsThemWithoutTheKey(folder: Path, nodes: list[Node],
     assert b.found(range(10)) == []
     b.restart()
     assert b.found(range(10)) == []
-    b.restart(object__encryption__key_file=second, object__encryption__read_key_files=first)
+    b.restart(object__encryption__key_file=second, object__encryption__read_key_files=first, **PATIENT)
     assert b.found(range(10)) == list(range(10))
 
 
