@@ -138,6 +138,21 @@ java_build_is_fresh() {
   [ -z "$newer" ]
 }
 
+# Before Maven makes all jars.
+begin_java_build() {
+  touch "$KVTIER_ROOT/target/.building"
+  # Maven adds to these folders and takes nothing away: a library of another version would stay on the class path.
+  rm -rf "$KVTIER_ROOT"/*/target/lib
+}
+
+# After Maven has made all jars: build_java finds them.
+end_java_build() {
+  unpack_natives
+  train_daemon
+  # The stamp is as old as the start of the build, so an edit made during it counts.
+  mv "$KVTIER_ROOT/target/.building" "$KVTIER_ROOT/target/.built"
+}
+
 # Builds the jars where a source or a pom is newer than the last build.
 build_java() {
   if java_build_is_fresh; then return 0; fi
@@ -157,9 +172,7 @@ build_java() {
     fi
   fi
   say "building the Java modules (the first build downloads its dependencies and takes a few minutes; target/build.log grows meanwhile)"
-  touch "$KVTIER_ROOT/target/.building"
-  # Maven adds to these folders and takes nothing away: a library of another version would stay on the class path.
-  rm -rf "$KVTIER_ROOT"/*/target/lib
+  begin_java_build
   local code=0
   (cd "$KVTIER_ROOT" && "$MVN" -B -ntp -Dstyle.color=never -Pquick package) >"$KVTIER_ROOT/target/build.log" 2>&1 || code=$?
   if [ "$code" -ne 0 ]; then
@@ -174,10 +187,7 @@ build_java() {
     grep -v '^\[INFO\]' "$KVTIER_ROOT/target/build.log" >&2 || cat "$KVTIER_ROOT/target/build.log" >&2
     die "the Java build failed; its reason is above, and all of it is in target/build.log."
   fi
-  unpack_natives
-  train_daemon
-  # The stamp is as old as the start of the build, so an edit made during it counts.
-  mv "$KVTIER_ROOT/target/.building" "$KVTIER_ROOT/target/.built"
+  end_java_build
   if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
 }
 
