@@ -164,7 +164,7 @@ public final class NodeServer {
       NodeLink link = one.link();
       boolean isLate = !one.isGreeted() && nowNs - one.cameNs() >= GREETING_NS;
       boolean isStill = link != null && link.queued() > 0 && nowNs - link.movedNs() >= STILL_NS;
-      if (isLate || isStill || one.intake().isLate(nowNs)) {
+      if (isLate || isStill || one.intake().isLate(nowNs) || one.leases().isLate(nowNs)) {
         toClose.add(one);
       }
     }
@@ -181,7 +181,9 @@ public final class NodeServer {
         ? "it has not said who it is"
         : link.intake().isLate(nowNs)
             ? "a block that it pushes has not come in time"
-            : "it takes no bytes";
+            : link.leases().isLate(nowNs)
+                ? "it has not released a block in time"
+                : "it takes no bytes";
   }
 
   // ---- for links

@@ -3,15 +3,20 @@ package io.kvtier.daemon.node;
 import io.kvtier.daemon.index.session.NodeCall;
 import io.kvtier.daemon.index.session.Session;
 import java.nio.LongBuffer;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 /**
  * The leases of the blocks that another node reads over one link. A lease ends when the node has
  * released it, and nothing reads the slot any more. Either can be first: with a fabric, the node
- * can have a block before this side hears that the block is sent. Confined to the server's thread.
+ * can have a block before this side hears that the block is sent. A lease has no end in time,
+ * because the slot may be being read: the link of a node that keeps one too long is closed.
+ * Confined to the server's thread.
  */
 final class ServedLeases {
+  private static final long KEPT_NS = TimeUnit.SECONDS.toNanos(30);
+
   private enum State {
     SENDING,
     SENT,
@@ -23,8 +28,19 @@ final class ServedLeases {
     DAMAGED
   }
 
+  private static final class Lease {
+    final long sinceNs;
+    State state = State.SENDING;
+
+    Lease(long sinceNs) {
+      this.sinceNs = sinceNs;
+    }
+  }
+
   private final NodeServer server;
-  private final Map<Long, State> leases = new HashMap<>();
+
+  /** The oldest first. */
+  private final Map<Long, Lease> leases = new LinkedHashMap<>();
 
   ServedLeases(NodeServer server) {
     this.server = server;
@@ -36,14 +52,24 @@ final class ServedLeases {
 
   /** A block is going to be sent. */
   void begin(long lease) {
-    leases.put(lease, State.SENDING);
+    leases.put(lease, new Lease(server.nowNs()));
+  }
+
+  /** Whether the node keeps a lease for too long, or takes a block too slowly. */
+  boolean isLate(long nowNs) {
+    return !leases.isEmpty() && nowNs - leases.values().iterator().next().sinceNs >= KEPT_NS;
   }
 
   /** Nothing reads the slot of a block any more. */
   void sent(Session session, long lease) {
-    State state = leases.replace(lease, State.SENT);
-    if (state == State.RELEASED || state == State.DAMAGED) {
-      release(session, new long[] {lease}, state == State.DAMAGED);
+    Lease one = leases.get(lease);
+    if (one == null) {
+      return;
+    }
+    State before = one.state;
+    one.state = State.SENT;
+    if (before == State.RELEASED || before == State.DAMAGED) {
+      release(session, new long[] {lease}, before == State.DAMAGED);
     }
   }
 
@@ -51,12 +77,12 @@ final class ServedLeases {
   void release(Session session, long[] released, boolean isDamaged) {
     LongBuffer ended = LongBuffer.allocate(released.length);
     for (long lease : released) {
-      State state = leases.get(lease);
-      if (state == State.SENT) {
+      Lease one = leases.get(lease);
+      if (one != null && one.state == State.SENT) {
         leases.remove(lease);
         ended.put(lease);
-      } else if (state == State.SENDING) {
-        leases.put(lease, isDamaged ? State.DAMAGED : State.RELEASED);
+      } else if (one != null && one.state == State.SENDING) {
+        one.state = isDamaged ? State.DAMAGED : State.RELEASED;
       }
     }
     if (ended.flip().hasRemaining()) {

@@ -77,6 +77,11 @@ final class ServedLink implements NodeLink.Listener {
     return intake;
   }
 
+  /** The blocks that the node reads. */
+  ServedLeases leases() {
+    return leases;
+  }
+
   /** Whether a session is this link's, and has not ended. */
   boolean isOf(Session one) {
     return one.equals(session);

@@ -86,7 +86,7 @@ public final class IndexHarness implements AutoCloseable {
   static final double RETAINED_SHARE = 0.25;
   static final double PUSHED_SHARE = 0.5;
 
-  /** Each GPU has three engines, whose memory is filled with zeros for each test. */
+  /** Copies with little staging memory, which each test fills with zeros for each GPU's engines. */
   private static final CopyOptions SMALL_COPIES =
       new CopyOptions(4, 1 << 20, 16_384, 64, 264, 16, 8, 1024);
 

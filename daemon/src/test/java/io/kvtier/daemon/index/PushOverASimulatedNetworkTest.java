@@ -61,6 +61,24 @@ class PushOverASimulatedNetworkTest extends PushContract {
   }
 
   @Test
+  void leaseThatIsKeptForTooLong_endsWithItsConnection_andNotWhileTheSlotMayBeRead()
+      throws IOException, ProtocolViolation {
+    greet();
+    write(77);
+    fetch(3, BLOCK, 77);
+    var _ = takeBlock(3, 77);
+    index.nowNs += TimeUnit.HOURS.toNanos(1);
+    aheadNs = TimeUnit.SECONDS.toNanos(25);
+    sender.open().send(frame(FrameType.PING, 5));
+    assertEquals(FrameType.PONG, answer(5).type());
+    assertEquals(1, count(Counter.GAUGE_LEASES));
+    aheadNs = TimeUnit.SECONDS.toNanos(31);
+    await(() -> !sender.closed.isEmpty());
+    assertEquals("closed by the other side", sender.closed);
+    awaitLeases(0);
+  }
+
+  @Test
   void slotForWhichNoBytesCome_isFreedAfterItsTime() {
     reserveOne();
     aheadNs = TimeUnit.SECONDS.toNanos(61);

@@ -106,10 +106,10 @@ public final class Calibration {
   }
 
   /**
-   * What the measurements go by.
+   * The clock of the measurements, and when they begin.
    *
    * @param nowNs as {@link System#nanoTime}
-   * @param warmUpNs how long copies are not measured at first; 0 if this JVM's speed is no matter
+   * @param warmUpNs how long copies are not measured at first; 0 measures also the first copies
    */
   record Clock(LongSupplier nowNs, long warmUpNs) {}
 

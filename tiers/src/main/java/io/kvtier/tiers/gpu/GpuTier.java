@@ -68,7 +68,10 @@ public final class GpuTier implements AutoCloseable {
   private final List<DevicePipeline> started = new CopyOnWriteArrayList<>();
   private final Thread thread;
   private final boolean hasThreads;
+
+  /** Of copies between host and GPU; null: each GPU is measured. */
   private final @Nullable StrategyTable strategies;
+
   private volatile @Nullable GpuProbe probed;
   private boolean pinsAhead;
   private boolean hasPinned;
@@ -98,7 +101,8 @@ public final class GpuTier implements AutoCloseable {
   }
 
   /**
-   * GPUs for tests, which measure no copies: that takes seconds on a GPU whose memory is files.
+   * GPUs for tests that measure no copies. A measurement takes seconds on a GPU whose memory is
+   * files.
    *
    * @param strategies of the copies in both directions between host and GPU
    */

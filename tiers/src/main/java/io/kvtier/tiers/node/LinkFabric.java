@@ -23,6 +23,11 @@ final class LinkFabric {
   private boolean isConnected;
   private boolean isReceiving;
 
+  /** Whether the block that is being received goes nowhere, and since when, ns. */
+  private boolean isDiscarding;
+
+  private long discardedNs;
+
   /**
    * No path yet.
    *
@@ -96,12 +101,15 @@ final class LinkFabric {
    *
    * @param into null: the block goes nowhere
    */
-  void receive(long tag, @Nullable MemorySegment into, Runnable received) throws FrameException {
+  void receive(long tag, @Nullable MemorySegment into, Runnable received, long nowNs)
+      throws FrameException {
     FabricPath made = path;
     if (made == null) {
       throw new FrameException("a block comes by a fabric that nobody agreed on");
     }
     isReceiving = true;
+    isDiscarding = into == null;
+    discardedNs = nowNs;
     made.receive(
         tag,
         into == null ? MemorySegment.NULL : into,
@@ -111,15 +119,22 @@ final class LinkFabric {
         });
   }
 
+  /** As {@link NodeLink#isDiscardingFor}. */
+  boolean isDiscardingFor(long ns, long nowNs) {
+    return isReceiving && isDiscarding && nowNs - discardedNs >= ns;
+  }
+
   /** Whether the block of the last frame is still coming by the fabric. */
   boolean isReceiving() {
     return isReceiving;
   }
 
   /** The block that is being received goes nowhere from now on. */
-  void discard(Runnable released) {
+  void discard(Runnable released, long nowNs) {
     FabricPath made = path;
     if (made != null) {
+      isDiscarding = true;
+      discardedNs = nowNs;
       made.discard(released);
     }
   }

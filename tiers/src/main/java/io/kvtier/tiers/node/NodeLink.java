@@ -46,7 +46,7 @@ public interface NodeLink {
 
   /**
    * The other side has shown who it is, and may have the bytes of blocks in other ways than by the
-   * link. Called once, after {@link Listener#onOpen}.
+   * link. Called once, after {@link Listener#onOpen}. It may close the link.
    */
   default void trust() {}
 
@@ -73,6 +73,14 @@ public interface NodeLink {
    *     closes before
    */
   void discard(Runnable released);
+
+  /**
+   * Whether a block that goes nowhere has been coming for this time or longer. Its slot may still
+   * be written, and no frame behind it is read.
+   */
+  default boolean isDiscardingFor(long ns) {
+    return false;
+  }
 
   /** Closes the link. {@link Listener#onClosed} follows, perhaps at once. */
   void close(String why);

@@ -195,6 +195,10 @@ final class PeerLink implements NodeLink.Listener {
       now.close("the node was silent for " + SILENT_NS / 1_000_000_000L + " s");
       return;
     }
+    if (now.isDiscardingFor(SILENT_NS)) {
+      now.close("a block that came too late has not ended");
+      return;
+    }
     if (pingId == 0 && nowNs - now.heardNs() >= PING_NS && nowNs - pingedNs >= PING_NS) {
       ping(now, nowNs);
     }
@@ -377,7 +381,6 @@ final class PeerLink implements NodeLink.Listener {
         }
         incarnation = frame.sender();
         state = State.READY;
-        from.trust();
         restNs = REST_NS;
         peer.become(reader.number(), NodePeer.State.CONNECTED);
         boolean isAnotherStart = metIncarnation != 0 && metIncarnation != incarnation;
@@ -386,6 +389,7 @@ final class PeerLink implements NodeLink.Listener {
         reader.connected(peer, name, incarnation, isAnotherStart);
         reader.ready(this);
         ping(from, reader.nowNs());
+        from.trust();
       }
       case REFUSED -> {
         String why = reader.options().shown().apply(frame.text());

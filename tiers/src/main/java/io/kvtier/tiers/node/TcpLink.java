@@ -377,7 +377,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
           "a block has " + payloadBytes + " bytes, expected " + target.remaining());
     }
     if (tag != 0) {
-      fabric.receive(tag, into, this::receivedByFabric);
+      fabric.receive(tag, into, this::receivedByFabric, transport.nowNs());
     }
   }
 
@@ -459,7 +459,7 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
     target = null;
     isDiscarded = true;
     if (fabric.isReceiving()) {
-      fabric.discard(released);
+      fabric.discard(released, transport.nowNs());
       transport.due(this);
     } else {
       released.run();
@@ -643,6 +643,11 @@ final class TcpLink extends LinkTurns.Member implements NodeLink {
   @Override
   public int queued() {
     return queue.size() + fabric.sending();
+  }
+
+  @Override
+  public boolean isDiscardingFor(long ns) {
+    return fabric.isDiscardingFor(ns, transport.nowNs());
   }
 
   @Override

@@ -223,6 +223,19 @@ final class FollowLineTest {
   }
 
   @Test
+  void slotInWhichAPieceArrivesForTooLong_isGivenBack_alsoIfTheNodeSaysOtherThings()
+      throws FrameException {
+    Transfer block = expect("a:1");
+    node.holdsDiscarded = true;
+    assertNotNull(node.beginPiece(followed(), UNITS, 0, 1, UNIT));
+    giveUp(block);
+    pass(2_999 * MS);
+    assertEquals(List.of(), finished(), "the link has always just been heard");
+    pass(MS);
+    assertEquals(Status.CANCELLED, over().status);
+  }
+
+  @Test
   void blockThatIsNotInTime_isGivenUp_andItsMissingPartsAreNamed() throws FrameException {
     var _ = expect("a:1");
     Frame follow = followed();

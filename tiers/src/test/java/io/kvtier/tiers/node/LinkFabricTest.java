@@ -20,6 +20,7 @@ final class LinkFabricTest {
   /** A fabric that notes to whom its paths connect. */
   private static final class NotedFabric implements Fabric {
     final List<Byte> connected = new ArrayList<>();
+    final List<Runnable> receiving = new ArrayList<>();
     private final byte address;
     int opened;
 
@@ -45,7 +46,9 @@ final class LinkFabricTest {
         public void send(long tag, MemorySegment block, Runnable sent) {}
 
         @Override
-        public void receive(long tag, MemorySegment into, Runnable received) {}
+        public void receive(long tag, MemorySegment into, Runnable received) {
+          receiving.add(received);
+        }
 
         @Override
         public void discard(Runnable released) {}
@@ -116,5 +119,22 @@ final class LinkFabricTest {
     assertNull(without.take(address(2)));
     assertFalse(without.isConnected());
     assertEquals(0, without.tag());
+  }
+
+  @Test
+  void blockThatGoesNowhere_isKnown_andForHowLong() throws IOException {
+    assertNull(connecting.trust());
+    assertNotNull(connecting.take(address(2)));
+    connecting.receive(1, MemorySegment.ofArray(new byte[8]), () -> {}, 100);
+    assertFalse(connecting.isDiscardingFor(10, 1_000), "its slot is wanted");
+    connecting.discard(() -> {}, 200);
+    assertFalse(connecting.isDiscardingFor(10, 209));
+    assertTrue(connecting.isDiscardingFor(10, 210));
+    ofConnecting.receiving.getFirst().run();
+    assertFalse(connecting.isDiscardingFor(10, 1_000), "it has come");
+    connecting.receive(2, null, () -> {}, 2_000);
+    assertTrue(connecting.isDiscardingFor(10, 2_010), "it never had a slot");
+    connecting.receive(3, MemorySegment.ofArray(new byte[8]), () -> {}, 3_000);
+    assertFalse(connecting.isDiscardingFor(10, 4_000));
   }
 }

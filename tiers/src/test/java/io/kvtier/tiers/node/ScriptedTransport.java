@@ -57,6 +57,8 @@ final class ScriptedTransport implements NodeTransport {
 
     boolean holdsDiscarded;
 
+    private long discardedNs;
+
     /** Whether the reader knows who the node is. */
     boolean isTrusted;
 
@@ -179,9 +181,15 @@ final class ScriptedTransport implements NodeTransport {
     public void discard(Runnable whenReleased) {
       if (holdsDiscarded) {
         released = whenReleased;
+        discardedNs = nowNs;
       } else {
         whenReleased.run();
       }
+    }
+
+    @Override
+    public boolean isDiscardingFor(long ns) {
+      return released != null && nowNs - discardedNs >= ns;
     }
 
     @Override

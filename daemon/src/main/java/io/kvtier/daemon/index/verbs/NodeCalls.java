@@ -15,7 +15,6 @@ import io.kvtier.protocol.Counter;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.LongSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -33,8 +32,6 @@ public final class NodeCalls {
   private final ResidentTier first;
   private final HoldTable holds;
   private final Holdings holdings;
-  private final LongSupplier clock;
-  private final long leaseNs;
   private final int holdsPerSessionMax;
   private final NodeIntake intake;
   private final NodeOutlet outlet;
@@ -54,8 +51,6 @@ public final class NodeCalls {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
-    clock = core.clock();
-    leaseNs = core.limits().times().leaseNs();
     holdsPerSessionMax = core.limits().holdsPerSessionMax();
     holds = parts.holds();
     this.store = store;
@@ -181,7 +176,7 @@ public final class NodeCalls {
     }
     int hold =
         session.mayHold(holdsPerSessionMax)
-            ? holds.take(HoldTable.LEASE, block, session, clock.getAsLong() + leaseNs)
+            ? holds.take(HoldTable.LEASE, block, session, 0)
             : HoldTable.NONE;
     if (hold == HoldTable.NONE) {
       return new NodeCall.Leased.Busy();
