@@ -194,8 +194,11 @@ def test_lookupDigits_whatIsNotOneRequest_noneAndPublishesNothing(peer: Peer, wr
 
 def test_lookupDigits_wrongArguments_raise(peer: Peer) -> None:
     session = peer.session()
-    for arguments in ((["00"], 1, 0, 0), (["00"], -1, 0, 0, None), (["00"], 1, None, 0, None), (["00"], 1, 0, 0, b"short")):
-        with pytest.raises((TypeError, OverflowError)):
+    for arguments in (
+        (["00"], 1, 0, 0), (["00"], -1, 0, 0, None), (["00"], 1 << 32, 0, 0, None), (["00"], 1, None, 0, None), (["00"], 1, -1, 0, None),
+        (["00"], 1, 0, 0, b"short"),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, OverflowError, InvalidArgument)):
             session.lookup_digits(*arguments)  # type: ignore[arg-type, call-arg]
     assert peer.word(protocol.SESSION_REQUEST_TAIL_OFFSET) == 0
 

@@ -382,13 +382,35 @@ def test_countPages_asksAgain_ifItWaitsForTheObjectStore(engines: Make, daemon: 
 
 
 @pytest.mark.parametrize(("changed", "expected"), [({"load": False}, 0), ({"load_blocks_min": 11}, 0), ({"load_blocks_min": 10}, 10)])
-def test_countPages_followsTheSettings(engines: Make, changed: dict[str, Any], expected: int) -> None:
+def test_countPages_followsTheSettings_andAsksOnlyForWhatCanBeLoaded(
+    engines: Make, daemon: Daemon, changed: dict[str, Any], expected: int
+) -> None:
     engine = engines()
     engine.serve(prompt())
     assert engine.client is not None
     search = Search(engine.client, engine.pools[0].groups, replace(engine.settings, **changed), 4, Keys(), Guard(logging.getLogger("kvtier")))
-    assert search.count_pages(digits_of(engine, prompt())) == expected
+    with Client(daemon.socket_path) as client:
+        before = client.counters()["lookup_blocks"]
+        assert search.count_pages(digits_of(engine, prompt())) == expected
+        assert client.counters()["lookup_blocks"] == before + expected
     search.close()
+
+
+def test_countPages_hasOneDeadline_howeverOftenItAsks(engines: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(lookup_s_max=0.2)
+    assert engine.search is not None
+    engine.serve(prompt())
+    deadlines_ns: list[int] = []
+    may_ask_again = find._may_ask_again
+
+    def noted(answer_by_ns: int) -> bool:
+        deadlines_ns.append(answer_by_ns)
+        return may_ask_again(answer_by_ns)
+
+    monkeypatch.setattr(find, "sought_blocks", lambda answers: 1)
+    monkeypatch.setattr(find, "_may_ask_again", noted)
+    assert engine.search.count_pages(digits_of(engine, prompt(seed=2))) == 0
+    assert len(deadlines_ns) > 2 and len(set(deadlines_ns)) == 1
 
 
 def test_countPages_ofWhatIsNoHash_isAMiss_andTold(engines: Make, caplog: pytest.LogCaptureFixture) -> None:
@@ -418,9 +440,9 @@ def test_countPages_hasItsAnswerInTime(fresh_daemon: Daemon, state: str) -> None
             engine.serve(prompt())
             assert search.count_pages(digits) == 10
         assert bool(engine.guard.observed["lookups_late"]) is (state == "hangs")
-        # A daemon that did not answer is not asked for a while.
+        # A daemon that did not answer is not asked for a while, and one that is absent not at all.
         before = engine.guard.observed["lookups"]
-        assert state != "hangs" or (search.count_pages(digits) == 0 and engine.guard.observed["lookups"] == before)
+        assert state == "started again" or (search.count_pages(digits) == 0 and engine.guard.observed["lookups"] == before)
     finally:
         engine.close()
 

@@ -409,7 +409,7 @@ def lookup(context: Context, keys: Sequence[bytes], fresh: bool = False) -> Oper
 
 
 def answer_of(link: Link, completion: Completion, count: int) -> Lookup:
-    """What one LOOKUP of so many keys was answered."""
+    """What a LOOKUP of `count` keys was answered."""
     completion, holder = _holder_of(completion, count)
     status, run, load_ns, body, _, _ = _checked(link, completion, count, protocol.COMPLETION_SHORT_RESULT_BYTES)
     return Lookup(run, load_ns / 1e9, [(status, count, body)], holder)

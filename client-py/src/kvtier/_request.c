@@ -256,8 +256,8 @@ int parse_request(PyObject *tuple, Request *request) {
   return 0;
 }
 
-/* LOOKUP of keys in text. 0: the first is no digits, or they are too many for a request; what the others are is seen when they are
- * written. */
+/* LOOKUP of keys in text. 0: there is none, there are too many for a request, or the first is no digits. Writing the others shows whether
+ * they are digits. */
 int lookup_of_digits(PyObject *digits, Request *request) {
   if (!PyList_Check(digits) && !PyTuple_Check(digits)) {
     return 0;

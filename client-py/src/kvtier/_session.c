@@ -331,6 +331,11 @@ static PyObject *session_lookup_digits(PyObject *object, PyObject *const *argume
   if (PyErr_Occurred()) {
     return NULL;
   }
+  if (namespace_id > UINT32_MAX || told_ns < 0) {
+    PyErr_Format(invalid_argument, "the namespace is %lu and the deadline %lld ns; expected at most %lu, and no negative number",
+        namespace_id, (long long)told_ns, (unsigned long)UINT32_MAX);
+    return NULL;
+  }
   if (!lookup_of_digits(arguments[0], &request)) {
     Py_RETURN_NONE;
   }

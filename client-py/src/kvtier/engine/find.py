@@ -127,15 +127,7 @@ class Search:
             waits_for_objects: whether it waits for what the daemon asks the object store; without, that is found the next time.
         """
         try:
-            asked = self._asked(request, 0)
-            if asked is None:
-                return 0
-            _, keys = asked
-            end = self._run(lambda context: self._counting(context, keys), instant_after(self._settings.lookup_s_max), waits_for_objects)
-            if end is None:
-                return 0
-            self._count_hit(self.units.needed(0, end))
-            return end * self.units.tokens
+            return self._count(request, waits_for_objects, instant_after(self._settings.lookup_s_max))
         except Exception as error:
             self._guard.tell(f"cannot look up blocks: {error!r}")
             return 0
@@ -151,40 +143,60 @@ class Search:
             waits_for_objects: as `count` takes it.
         """
         try:
-            found = None if self._only is None else self._count_at_once(hashes, waits_for_objects)
+            if len(hashes) < max(1, self._settings.load_blocks_min) or not self._settings.load or not self._guard.may_ask():
+                return 0
+            answer_by_ns = time.monotonic_ns() + self._patience_ns
+            link = self._client._connection.link(answer_by_ns)
+            if link is None:
+                return 0
+            found = None if self._only is None else self._count_at_once(link, tuple(hashes), waits_for_objects, answer_by_ns)
             if found is None:
                 prefix = Prefix.of("", hashes, self.units.tokens)
-                found = self.count(prefix, waits_for_objects=waits_for_objects) // self.units.tokens
+                found = self._count(prefix, waits_for_objects, answer_by_ns) // self.units.tokens
             return found
         except Exception as error:
             self._guard.tell(f"cannot look up blocks: {error!r}")
             return 0
 
-    def _count_at_once(self, hashes: "Sequence[bytes | str | int]", waits_for_objects: bool) -> int | None:
+    def _count(self, request: Sought, waits_for_objects: bool, answer_by_ns: int) -> int:
+        asked = self._asked(request, 0)
+        if asked is None:
+            return 0
+        _, keys = asked
+        end = self._run(lambda context: self._counting(context, keys), answer_by_ns, waits_for_objects)
+        if end is None:
+            return 0
+        self._count_hit(self.units.needed(0, end))
+        return end * self.units.tokens
+
+    def _count_at_once(
+        self, link: Link, hashes: "tuple[bytes | str | int, ...]", waits_for_objects: bool, answer_by_ns: int
+    ) -> int | None:
         """Asks with one call to the extension; None: it takes more than that."""
-        link = self._client._connection.current()
-        number = None if link is None or self._only is None else link.namespaces.get(self._only)
-        if link is None or number is None or not self._settings.load or not self._guard.may_ask() or self._keys.salt(_ANY_PREFIX) != b"":
+        number = None if self._only is None else link.namespaces.get(self._only)
+        if number is None or self._keys.salt(_ANY_PREFIX) != b"":
             return None
         begun_ns = time.monotonic_ns()
-        answer_by_ns = begun_ns + self._patience_ns
         completion = link.session.lookup_digits(hashes, number, answer_by_ns - self._margin_ns, answer_by_ns, current())
         if completion is None:
             return None
-        status, run, load_ns, body, _, _ = completion
-        is_usual = status is Status.OK and load_ns == 0 and len(body) == len(hashes) * COMPLETION_SHORT_RESULT_BYTES
-        found = run if is_usual and run >= max(1, self._settings.load_blocks_min) else self._judged(link, completion, len(hashes), waits_for_objects)
+        found = self._pages_of(link, completion, len(hashes), waits_for_objects, answer_by_ns)
         if found is not None:
             self._guard.count(lookups=1, lookup_us=(time.monotonic_ns() - begun_ns) // 1000, hit_blocks=found)
         return found
 
-    def _judged(self, link: Link, completion: Completion, count: int, waits_for_objects: bool) -> int | None:
-        """How many pages are worth a load by this answer; None: it is not the last word."""
+    def _pages_of(self, link: Link, completion: Completion, count: int, waits_for_objects: bool, answer_by_ns: int) -> int | None:
+        """How many pages are worth a load by this answer to a lookup; None: it is not the last word."""
+        status, run, load_ns, body, is_text, _ = completion
+        is_usual = status is Status.OK and load_ns == 0 and not is_text and len(body) == count * COMPLETION_SHORT_RESULT_BYTES
+        if is_usual and max(1, self._settings.load_blocks_min) <= run <= count:
+            return run
         if link.session.ended:
             return None
         answers = [answer_of(link, completion, count)]
         found = self._end(answers, 0)
-        if found is None and waits_for_objects and sought_blocks(answers) > 0:
+        if found is None and waits_for_objects and sought_blocks(answers) > 0 and _may_ask_again(answer_by_ns):
+            time.sleep(_ASK_AGAIN_S)
             return None
         return found or 0
 
@@ -225,7 +237,7 @@ class Search:
                 is_new = True
                 continue
             is_sought = found is None and waits_for_objects and sought_blocks(answers) > 0
-            if not is_sought or time.monotonic_ns() + int(_ASK_AGAIN_S * 1e9) >= answer_by_ns:
+            if not is_sought or not _may_ask_again(answer_by_ns):
                 return found
             # The daemon asks the object store, and will know.
             time.sleep(_ASK_AGAIN_S)
@@ -385,6 +397,10 @@ class Search:
             if self._event_fd >= 0:
                 os.close(self._event_fd)
                 self._event_fd = -1
+
+
+def _may_ask_again(answer_by_ns: int) -> bool:
+    return time.monotonic_ns() + int(_ASK_AGAIN_S * 1e9) < answer_by_ns
 
 
 def _release_all(held: Sequence[Held]) -> None:
