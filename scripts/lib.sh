@@ -138,16 +138,32 @@ java_build_is_fresh() {
   [ -z "$newer" ]
 }
 
-# Before Maven makes all jars.
+# Waits until no other script builds here.  Two scripts started at once: the second finds the build done.
+lock_java_build() {
+  mkdir -p "$KVTIER_ROOT/target"
+  if command -v flock >/dev/null 2>&1; then
+    exec 9>"$KVTIER_ROOT/target/.lock"
+    if ! flock -n 9; then
+      say "waiting for the build that another script has begun here"
+      flock 9
+    fi
+  fi
+}
+
+unlock_java_build() {
+  if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
+}
+
+# Before Maven makes all jars, with the lock of the build.
 begin_java_build() {
   touch "$KVTIER_ROOT/target/.building"
   # Maven adds to these folders and takes nothing away: a library of another version would stay on the class path.
-  rm -rf "$KVTIER_ROOT"/*/target/lib
+  if ! java_build_is_fresh; then rm -rf "$KVTIER_ROOT"/*/target/lib; fi
 }
 
 # After Maven has made all jars: build_java finds them.
 end_java_build() {
-  unpack_natives
+  unpack_natives || return
   train_daemon
   # The stamp is as old as the start of the build, so an edit made during it counts.
   mv "$KVTIER_ROOT/target/.building" "$KVTIER_ROOT/target/.built"
@@ -158,18 +174,10 @@ build_java() {
   if java_build_is_fresh; then return 0; fi
   find_jdk25
   find_mvn
-  mkdir -p "$KVTIER_ROOT/target"
-  # Two scripts started at once: the second waits, then finds the build done.
-  if command -v flock >/dev/null 2>&1; then
-    exec 9>"$KVTIER_ROOT/target/.lock"
-    if ! flock -n 9; then
-      say "waiting for the build that another script has begun here"
-      flock 9
-    fi
-    if java_build_is_fresh; then
-      exec 9>&-
-      return 0
-    fi
+  lock_java_build
+  if java_build_is_fresh; then
+    unlock_java_build
+    return 0
   fi
   say "building the Java modules (the first build downloads its dependencies and takes a few minutes; target/build.log grows meanwhile)"
   begin_java_build
@@ -188,7 +196,7 @@ build_java() {
     die "the Java build failed; its reason is above, and all of it is in target/build.log."
   fi
   end_java_build
-  if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
+  unlock_java_build
 }
 
 # Flags of every JVM that may open Chronicle's ledger: what it reaches into, and that it reports its use to nobody.
@@ -212,7 +220,7 @@ DAEMON_FLAGS+=(--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED "
 unpack_natives() {
   local folder=$KVTIER_ROOT/target/natives jars=("$KVTIER_ROOT"/daemon/target/lib/rocksdbjni-*.jar) name=
   rm -rf "$folder"
-  mkdir -p "$folder"
+  mkdir -p "$folder" || return
   case $(uname -m) in
     x86_64) name=librocksdbjni-linux64.so ;;
     aarch64) name=librocksdbjni-linux-aarch64.so ;;
