@@ -53,7 +53,7 @@ class ReplayOfNode(Replay):
 def daemons(folder: Path, count: int, host_bytes: int, are_connected: bool) -> Iterator[list[Client]]:
     """Starts `count` daemons with `host_bytes` of memory each, and returns a client of each."""
     folder.mkdir()
-    ports = [process.free_port() for _ in range(count)]
+    ports = process.free_ports(count)
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     with ExitStack() as started:
         clients = []

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from kvtier_testing.blocks import block, keys
 from kvtier_testing.daemon import Daemon, eventually, in_a_folder
-from kvtier_testing.process import free_port
+from kvtier_testing.process import free_ports
 from kvtier_testing.remote import RemoteDaemon
 from s3 import BUCKET, S3Server
 from test_full_disk import Disk, disk  # noqa: F401
@@ -34,7 +34,7 @@ class Probed(Daemon):
     """A daemon with HTTP and gRPC, and all that is said of its health."""
 
     def start(self, **changed: str) -> None:
-        self.http_port, self.grpc_port = free_port(), free_port()
+        self.http_port, self.grpc_port = free_ports(2)
         super().start(
             **{
                 "http__enabled": "true",
@@ -140,7 +140,7 @@ def test_diskIsFull_theTierIsNotServing_untilThereIsSpace(probed: Probed, disk: 
             some_puts(namespace, f"during{next(numbers)}", 64)
             return "ssd/0" in probed.troubles()
 
-        assert eventually(turn)
+        assert eventually(turn, 120)
         # Stores go on failing while the four places are asked.
         is_asked = threading.Event()
         pump = threading.Thread(target=lambda: [turn() for _ in iter(is_asked.is_set, True)])

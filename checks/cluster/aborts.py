@@ -64,7 +64,7 @@ class Pair:
     """A prefill node and a decode node."""
 
     def __init__(self, folder: Path, memory: str) -> None:
-        ports = [process.free_port(), process.free_port()]
+        ports = process.free_ports(2)
         self.nodes = []
         for which, name in enumerate(("prefill", "decode")):
             settings = {

@@ -174,9 +174,11 @@ def apart_by_nixl(start: Callable[[int, str], Engine], note: Callable[..., None]
     """
     seeds = itertools.count(max(_WARM) + 1)
     with contextlib.ExitStack() as stack:
-        prefill, decode = engines = [start(number, f"nixl-{name}") for number, name in enumerate(NODES)]
-        for engine in engines:
-            stack.callback(engine.close)
+        engines = []
+        for number, name in enumerate(NODES):
+            engines.append(start(number, f"nixl-{name}"))
+            stack.callback(engines[-1].close)
+        prefill, decode = engines
         for engine in engines:
             engine.ready()
             for seed in _WARM:

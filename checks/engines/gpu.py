@@ -280,7 +280,7 @@ class Runs(Parts):
             self.has_failed |= not apart(start, [client.counters for client in clients], self.note, self._lens, self.reps)
 
     def prefill_decode_nixl(self) -> None:
-        """The same with vLLM's NIXL connector, without a daemon."""
+        """As `prefill_decode`, with vLLM's NIXL connector and without a daemon."""
         with several.model_of(self.tiny) as model:
 
             def start(number: int, name: str) -> several.Engine:
@@ -359,6 +359,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--host", default="40GiB", help="kvtier's memory: as much as all prompts take, and twice 33,000 tokens")
     parser.add_argument("--tiny", action="store_true", help="of the parts with two GPUs: a model for a processor, to try the program")
     arguments = parser.parse_args(words)
+    if len(arguments.gpus.split(",")) != 2:
+        parser.error(f"--gpus is {arguments.gpus}, expected two numbers with a comma between")
     return run(Runs, arguments)
 
 

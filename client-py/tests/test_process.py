@@ -24,6 +24,20 @@ def test_freePorts_areNoneThatAnOutgoingConnectionGets() -> None:
     assert not [port for port in ports if first <= port <= last]
 
 
+@pytest.mark.parametrize(("outgoing", "free"), [("1024\t60000\n", True), ("10001\t65535\n", True), ("1024\t65535\n", False)])
+def test_freePorts_areOnEitherSideOfThoseOfOutgoingConnections(outgoing: str, free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "range"
+    told.write_text(outgoing)
+    monkeypatch.setattr(process, "_OUTGOING_PORTS", told)
+    first, last = map(int, outgoing.split())
+    if free:
+        (port,) = process.free_ports(1)
+        assert process._PORTS_FROM <= port < process._PORTS and not first <= port <= last
+    else:
+        with pytest.raises(RuntimeError, match="ip_local_port_range is 1024 to 65535"):
+            process.free_ports(1)
+
+
 def test_start_environment_isAddedToThatOfThisProcess(tmp_path: Path) -> None:
     script = f"import os, sys, time; sys.stderr.write(os.environ['TOLD'] + os.environ['HOME']); sys.stderr.flush(); {READY}; time.sleep(600)"
     started, line = process.start([sys.executable, "-c", script], tmp_path / "log", RuntimeError, {"TOLD": "so "})

@@ -43,24 +43,36 @@ def start(
 
 
 _PORTS_FROM = 10_000
+_PORTS = 65_536
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that are free now. No outgoing connection of other tests can take them before the daemon does."""
-    candidates = list(range(_PORTS_FROM, int(_OUTGOING_PORTS.read_text().split()[0])))
+    """Different ports of the loopback that are free now. No outgoing connection of other tests can take them before the daemon does.
+
+    Raises:
+        RuntimeError: the kernel gives nearly all ports to outgoing connections, so there are too few others.
+    """
+    first, last = (int(port) for port in _OUTGOING_PORTS.read_text().split())
+    candidates = [port for port in range(_PORTS_FROM, _PORTS) if not first <= port <= last]
     random.shuffle(candidates)
     found: list[int] = []
-    while len(found) < count:
-        port = candidates.pop()
+    for port in candidates:
+        if len(found) == count:
+            break
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             found.append(port)
+    if len(found) < count:
+        raise RuntimeError(
+            f"{len(found)} ports from {_PORTS_FROM} on are free that are not for outgoing connections, expected {count}:"
+            f" net.ipv4.ip_local_port_range is {first} to {last}, set it to 32768 60999"
+        )
     return found
 
 
 def free_port() -> int:
-    """One of these ports."""
+    """A port as `free_ports` finds them. Two calls can find the same one."""
     return free_ports(1)[0]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from kvtier import Client
 from kvtier_testing.daemon import Daemon, eventually, in_a_folder
 from kvtier_testing.nodes import connected
-from kvtier_testing.process import free_port
+from kvtier_testing.process import free_ports
 
 
 class NodeDaemon(Daemon):
@@ -36,7 +36,7 @@ class NodeDaemon(Daemon):
 @contextmanager
 def two_nodes() -> Iterator[tuple[NodeDaemon, NodeDaemon]]:
     """Two daemons that read each other's memory."""
-    ports = [free_port(), free_port()]
+    ports = free_ports(2)
     with (
         in_a_folder(lambda folder: NodeDaemon(folder, "node-0", ports[0], ports[1])) as first,
         in_a_folder(lambda folder: NodeDaemon(folder, "node-1", ports[1], ports[0])) as second,

@@ -84,8 +84,11 @@ final class ClientRecoveryTest {
 
   @Test
   void noDaemon_connect_waitsForOneAndFails() {
-    try (KvtierClient client = open(Duration.ofMillis(300))) {
+    Duration timeout = Duration.ofMillis(300);
+    try (KvtierClient client = open(timeout)) {
+      long start = System.nanoTime();
       assertThrows(KvtierException.class, client::connect);
+      assertTrue(System.nanoTime() - start >= timeout.toNanos(), "it failed at once");
     }
   }
 

@@ -7,9 +7,11 @@ import io.kvtier.cli.Kvtier;
 import io.kvtier.client.Keys;
 import io.kvtier.client.KvtierClient;
 import io.kvtier.client.Namespace;
+import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.io.Writer;
 import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
@@ -23,7 +25,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The command line, as a process, with a real daemon. */
+/** The command line with a real daemon: some commands as processes, the others in this JVM. */
 @Timeout(value = 180, unit = TimeUnit.SECONDS)
 final class CommandLineTest {
   @TempDir private Path folder;
@@ -44,7 +46,10 @@ final class CommandLineTest {
   private static Ran runAlone(String... arguments) {
     StringWriter out = new StringWriter();
     StringWriter err = new StringWriter();
-    int exitCode = Kvtier.run(new PrintWriter(out), new PrintWriter(err), arguments);
+    // As a process's output, it is lost unless the command flushes it.
+    Writer buffered = new BufferedWriter(out, 1 << 20);
+    int exitCode = Kvtier.run(new PrintWriter(buffered), new PrintWriter(err), arguments);
+    System.err.print(err);
     return new Ran(exitCode, out.toString());
   }
 
@@ -107,7 +112,7 @@ final class CommandLineTest {
       assertTrue(Pattern.compile("shown +[0-9a-f]{32} ").matcher(tiers.out()).find(), tiers::out);
 
       assertEquals(1, run("events", "tail").exitCode(), "this daemon publishes none");
-      assertEquals(2, run("object").exitCode());
+      assertEquals(2, runProcess(withSocket("object")).exitCode());
       assertEquals(1, run("object", "gc").exitCode(), "there is no store: nobody is asked");
       assertEquals(2, run("object", "remove-namespace", "n").exitCode(), "--namespace names it");
       assertEquals(1, run("object", "remove-namespace", "--namespace", "n").exitCode());
