@@ -159,31 +159,28 @@ public final class NodeServer {
   }
 
   private void closeLate(long nowNs) {
-    List<ServedLink> toClose = new ArrayList<>();
-    for (ServedLink one : served) {
+    for (ServedLink one : List.copyOf(served)) {
       NodeLink link = one.link();
-      boolean isLate = !one.isGreeted() && nowNs - one.cameNs() >= GREETING_NS;
-      boolean isStill = link != null && link.queued() > 0 && nowNs - link.movedNs() >= STILL_NS;
-      if (isLate || isStill || one.intake().isLate(nowNs) || one.leases().isLate(nowNs)) {
-        toClose.add(one);
-      }
-    }
-    for (ServedLink one : toClose) {
-      NodeLink link = one.link();
-      if (link != null) {
-        link.close(whyClosed(one, nowNs));
+      String why = link == null ? null : whyLate(one, link, nowNs);
+      if (link != null && why != null) {
+        link.close(why);
       }
     }
   }
 
-  private static String whyClosed(ServedLink link, long nowNs) {
-    return !link.isGreeted()
-        ? "it has not said who it is"
-        : link.intake().isLate(nowNs)
-            ? "a block that it pushes has not come in time"
-            : link.leases().isLate(nowNs)
-                ? "it has not released a block in time"
-                : "it takes no bytes";
+  /** Why the link of a node must be closed now; null: it may stay. */
+  private static @Nullable String whyLate(ServedLink one, NodeLink link, long nowNs) {
+    if (!one.isGreeted()) {
+      return nowNs - one.cameNs() >= GREETING_NS ? "it has not said who it is" : null;
+    }
+    if (one.intake().isLate(nowNs)) {
+      return "a block that it pushes has not come in time";
+    }
+    if (one.leases().isLate(nowNs) || one.pieces().isLate(nowNs)) {
+      return "it has not released a block in time";
+    }
+    boolean isStill = link.queued() > 0 && nowNs - link.movedNs() >= STILL_NS;
+    return isStill ? "it takes no bytes" : null;
   }
 
   // ---- for links

@@ -80,6 +80,11 @@ final class PieceSender {
     /** The instant of the first news of the block; 0: there are none. */
     long newsNs;
 
+    /** Whether everything was sent, and at which instant. The node keeps the lease. */
+    boolean isSent;
+
+    long sentNs;
+
     Followed(
         long id,
         Messages.Follow wanted,
@@ -271,6 +276,8 @@ final class PieceSender {
         MemorySegment.NULL,
         () -> {
           followed.isStopped |= frame.type() == FrameType.NONE;
+          followed.isSent = true;
+          followed.sentNs = server.nowNs();
           served(followed, frame.status());
           sent(session, to, followed, 0);
         });
@@ -310,6 +317,16 @@ final class PieceSender {
     bytes -= length;
     endIfUnused(session, followed);
     serve(session, to);
+  }
+
+  /** Whether the node has had a whole block for too long, and has not said so. */
+  boolean isLate(long nowNs) {
+    for (Followed one : follows.values()) {
+      if (one.isSent && nowNs - one.sentNs >= ServedLeases.KEPT_NS) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** The link has closed: nothing is read any more. */

@@ -11,11 +11,12 @@ import java.util.concurrent.TimeUnit;
  * The leases of the blocks that another node reads over one link. A lease ends when the node has
  * released it, and nothing reads the slot any more. Either can be first: with a fabric, the node
  * can have a block before this side hears that the block is sent. A lease has no end in time,
- * because the slot may be being read: the link of a node that keeps one too long is closed.
- * Confined to the server's thread.
+ * because bytes of the slot may still be on their way. If a node keeps a lease too long, its link
+ * is closed. Confined to the server's thread.
  */
 final class ServedLeases {
-  private static final long KEPT_NS = TimeUnit.SECONDS.toNanos(30);
+  /** How long a node may keep a block that was given to it. */
+  static final long KEPT_NS = TimeUnit.SECONDS.toNanos(30);
 
   private enum State {
     SENDING,

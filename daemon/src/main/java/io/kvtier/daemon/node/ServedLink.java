@@ -82,6 +82,11 @@ final class ServedLink implements NodeLink.Listener {
     return leases;
   }
 
+  /** The blocks that the node expects. */
+  PieceSender pieces() {
+    return pieces;
+  }
+
   /** Whether a session is this link's, and has not ended. */
   boolean isOf(Session one) {
     return one.equals(session);

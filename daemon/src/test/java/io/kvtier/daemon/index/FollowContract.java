@@ -26,7 +26,7 @@ abstract class FollowContract extends FetchContract {
   private static final long KEY = 77;
   private static final long SECOND_NS = 1_000_000_000L;
 
-  private void follow(long id, int blockBytes) {
+  final void follow(long id, int blockBytes) {
     follow(id, blockBytes, KEY);
   }
 
@@ -43,7 +43,7 @@ abstract class FollowContract extends FetchContract {
   }
 
   /** Takes a piece, and compares its place and its bytes. */
-  private void piece(long id, int units, int from, int to) {
+  final void piece(long id, int units, int from, int to) {
     Frame piece = answer(id);
     assertEquals(FrameType.PIECE, piece.type());
     ByteBuffer body = piece.body();
@@ -56,7 +56,7 @@ abstract class FollowContract extends FetchContract {
         sender.payloads.removeFirst());
   }
 
-  private void whole(long id) {
+  final void whole(long id) {
     Frame whole = answer(id);
     assertEquals(FrameType.WHOLE, whole.type());
     assertEquals(Checksums.of(LayerWriter.block(KEY)), whole.checksum());
@@ -67,7 +67,7 @@ abstract class FollowContract extends FetchContract {
   }
 
   /** Everything that was sent before has been taken. */
-  private void settle(long id) {
+  final void settle(long id) {
     sender.open().send(frame(FrameType.PING, id));
     assertEquals(FrameType.PONG, answer(id).type());
   }

@@ -48,8 +48,7 @@ class PushOverASimulatedNetworkTest extends PushContract {
     damage(engine, 78);
     release(Status.OK, good, good);
     release(Status.CORRUPT, damaged);
-    sender.open().send(frame(FrameType.PING, 5));
-    assertEquals(FrameType.PONG, answer(5).type());
+    settle(5);
     assertEquals(2, count(Counter.GAUGE_LEASES), "the slots may still be read");
     network.holdsSent = false;
     awaitLeases(0);
@@ -69,12 +68,27 @@ class PushOverASimulatedNetworkTest extends PushContract {
     var _ = takeBlock(3, 77);
     index.nowNs += TimeUnit.HOURS.toNanos(1);
     aheadNs = TimeUnit.SECONDS.toNanos(25);
-    sender.open().send(frame(FrameType.PING, 5));
-    assertEquals(FrameType.PONG, answer(5).type());
+    settle(5);
     assertEquals(1, count(Counter.GAUGE_LEASES));
     aheadNs = TimeUnit.SECONDS.toNanos(31);
     await(() -> !sender.closed.isEmpty());
     assertEquals("closed by the other side", sender.closed);
+    awaitLeases(0);
+  }
+
+  @Test
+  void expectedBlockThatIsKeptForTooLong_endsWithItsConnection()
+      throws IOException, ProtocolViolation {
+    greet();
+    write(77);
+    follow(3, BLOCK);
+    piece(3, 1, 0, 1);
+    whole(3);
+    aheadNs = TimeUnit.SECONDS.toNanos(25);
+    settle(4);
+    assertEquals(1, count(Counter.GAUGE_LEASES));
+    aheadNs = TimeUnit.SECONDS.toNanos(31);
+    await(() -> !sender.closed.isEmpty());
     awaitLeases(0);
   }
 

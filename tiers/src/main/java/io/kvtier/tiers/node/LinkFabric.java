@@ -64,7 +64,10 @@ final class LinkFabric {
    * @return the answer; null: none
    */
   @Nullable Frame take(Frame frame) throws IOException {
-    if (!isTrusted || isConnected || (isAcceptor && path == null)) {
+    if (!isTrusted) {
+      throw new FrameException("the other side sends an address of a fabric before it may");
+    }
+    if (isConnected || (isAcceptor && path == null)) {
       throw new FrameException("the other side sends an address of a fabric that nobody asked for");
     }
     if (fabric == null) {

@@ -88,6 +88,18 @@ public final class Holdings {
     }
   }
 
+  /**
+   * Takes a lease of a block for another node. It has no end in time, because a link may read the
+   * slot.
+   *
+   * @return its hold; {@link HoldTable#NONE} if the node has too many
+   */
+  int leaseForNode(Session session, int block) {
+    return session.mayHold(holdsPerSessionMax)
+        ? holds.take(HoldTable.LEASE, block, session, 0)
+        : HoldTable.NONE;
+  }
+
   /** Ends the reservation of another node without a commit, unless it has ended. */
   void endReservation(Session session, long id) {
     int hold = holds.find(id, HoldTable.RESERVATION, session);

@@ -32,7 +32,6 @@ public final class NodeCalls {
   private final ResidentTier first;
   private final HoldTable holds;
   private final Holdings holdings;
-  private final int holdsPerSessionMax;
   private final NodeIntake intake;
   private final NodeOutlet outlet;
   private final NodeFollowers followers;
@@ -51,7 +50,6 @@ public final class NodeCalls {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
-    holdsPerSessionMax = core.limits().holdsPerSessionMax();
     holds = parts.holds();
     this.store = store;
     this.holdings = holdings;
@@ -174,10 +172,7 @@ public final class NodeCalls {
         || !first.isResident(block)) {
       return new NodeCall.Leased.Absent();
     }
-    int hold =
-        session.mayHold(holdsPerSessionMax)
-            ? holds.take(HoldTable.LEASE, block, session, 0)
-            : HoldTable.NONE;
+    int hold = holdings.leaseForNode(session, block);
     if (hold == HoldTable.NONE) {
       return new NodeCall.Leased.Busy();
     }

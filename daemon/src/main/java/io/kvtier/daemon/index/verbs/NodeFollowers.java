@@ -72,7 +72,6 @@ final class NodeFollowers implements PartialBlocks.Listener {
   private final LongSupplier clock;
   private final Latencies latencies;
   private final long withinNsMax;
-  private final int holdsPerSessionMax;
 
   /** The followers of each session, by their calls; also those to whom all was told. */
   private final Map<Session, Map<NodeCall.Follow, Follower>> ofSession = new HashMap<>();
@@ -94,7 +93,6 @@ final class NodeFollowers implements PartialBlocks.Listener {
     clock = core.clock();
     latencies = core.latencies();
     withinNsMax = core.limits().times().deadlineNsMax();
-    holdsPerSessionMax = core.limits().holdsPerSessionMax();
     holds = parts.holds();
     this.store = store;
     this.partial = partial;
@@ -270,10 +268,7 @@ final class NodeFollowers implements PartialBlocks.Listener {
       lose(follower, Status.MISS, "the block has another length or another tenant");
       return false;
     }
-    int hold =
-        session.mayHold(holdsPerSessionMax)
-            ? holds.take(HoldTable.LEASE, block, session, 0)
-            : HoldTable.NONE;
+    int hold = holdings.leaseForNode(session, block);
     if (hold == HoldTable.NONE) {
       lose(follower, Status.BUSY, "too much is leased");
       return false;

@@ -27,13 +27,11 @@ final class NodeOutlet {
   private final ResidentTier first;
   private final HoldTable holds;
   private final Holdings holdings;
-  private final int holdsPerSessionMax;
 
   NodeOutlet(IndexCore core, SessionParts parts, BlockStore store, Holdings holdings) {
     directory = core.directory();
     namespaces = core.namespaces();
     counters = core.counters();
-    holdsPerSessionMax = core.limits().holdsPerSessionMax();
     holds = parts.holds();
     this.store = store;
     this.holdings = holdings;
@@ -55,10 +53,7 @@ final class NodeOutlet {
     if (!isHere || session.ended) {
       return new NodeCall.Keeping.Gone();
     }
-    int hold =
-        session.mayHold(holdsPerSessionMax)
-            ? holds.take(HoldTable.LEASE, block, session, 0)
-            : HoldTable.NONE;
+    int hold = holdings.leaseForNode(session, block);
     if (hold == HoldTable.NONE) {
       return new NodeCall.Keeping.Busy();
     }
