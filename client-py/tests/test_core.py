@@ -1,5 +1,6 @@
 """The C core against memory that the test writes itself: encodings, bounds, and a peer that lies."""
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
@@ -116,22 +117,33 @@ def here() -> Iterator[int]:
     os.sched_setaffinity(0, before)
 
 
+LOOKED_UP = completion(Verb.LOOKUP, 1, struct.pack("<HBBHBB", 0, 2, 0, 1, 0, 0), run=1, value=77)
+"""the first request, a LOOKUP of two keys, has found the first key"""
+
+
+@contextlib.contextmanager
+def answering(peer: Peer, answer: bytes) -> Iterator[list[int]]:
+    """The daemon answers within this block, as soon as the client sleeps. Gets where the client sleeps, as the protocol's words say it."""
+    seen: list[int] = []
+
+    def publish() -> None:
+        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
+            time.sleep(0.001)
+        seen.append(peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) >> 32)
+        peer.publish(answer)
+
+    thread = threading.Thread(target=publish, daemon=True)
+    thread.start()
+    yield seen
+    thread.join()
+
+
 @pytest.mark.parametrize("index_cpu", [0, 1])
 def test_call_saysWhereItSleeps_andIsAnswered_whereverTheIndexIs(peer: Peer, here: int, index_cpu: int) -> None:
     session = peer.session()
     struct.pack_into("<I", peer.daemon, protocol.DAEMON_INDEX_CPU_OFFSET, index_cpu * (here + 1))
-    seen = []
-
-    def answer() -> None:
-        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
-            time.sleep(0.001)
-        seen.append(peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) >> 32)
-        peer.publish(completion(Verb.PING, 1))
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    assert session.call(request(Verb.PING), _core.monotonic_ns() + 20 * SECOND_NS)[0] is Status.OK
-    thread.join()
+    with answering(peer, completion(Verb.PING, 1)) as seen:
+        assert session.call(request(Verb.PING), _core.monotonic_ns() + 20 * SECOND_NS)[0] is Status.OK
     assert seen == [here + 1]
 
 
@@ -169,16 +181,8 @@ def test_lookupDigits_asTheLookupOfTheirBytes(peer: Peer) -> None:
 
 def test_lookupDigits_answered_completion(peer: Peer) -> None:
     session = peer.session()
-
-    def answer() -> None:
-        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
-            time.sleep(0.001)
-        peer.publish(completion(Verb.LOOKUP, 1, struct.pack("<HBBHBB", 0, 2, 0, 1, 0, 0), run=1, value=77))
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    answered = session.lookup_digits(("0a", "0b"), 1, 0, _core.monotonic_ns() + SECOND_NS, None)
-    thread.join()
+    with answering(peer, LOOKED_UP):
+        answered = session.lookup_digits(("0a", "0b"), 1, 0, _core.monotonic_ns() + SECOND_NS, None)
     assert answered is not None and (answered[:3], answered[4:]) == ((Status.OK, 1, 77), (False, Verb.LOOKUP))
     assert session.outstanding == 0
 
@@ -216,18 +220,10 @@ def test_submit_fullRing_busyAtDeadline(peer: Peer) -> None:
 
 def test_call_answered_completion(peer: Peer) -> None:
     session = peer.session()
-
-    def answer() -> None:
-        while peer.word(protocol.SESSION_CLIENT_WAITING_OFFSET) & 1 == 0:
-            time.sleep(0.001)
-        peer.publish(completion(Verb.LOOKUP, 1, struct.pack("<HBBHBB", 0, 2, 0, 1, 0, 0), run=1, value=77))
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    status, run, value, body, is_text, verb = session.call(
-        request(Verb.LOOKUP, [b"a", b"b"], 2), _core.monotonic_ns() + SECOND_NS
-    )
-    thread.join()
+    with answering(peer, LOOKED_UP):
+        status, run, value, body, is_text, verb = session.call(
+            request(Verb.LOOKUP, [b"a", b"b"], 2), _core.monotonic_ns() + SECOND_NS
+        )
     assert (status, run, value, is_text, verb) == (Status.OK, 1, 77, False, Verb.LOOKUP)
     assert _core.short_statuses(body) == [Status.OK, Status.MISS]
     assert session.outstanding == 0

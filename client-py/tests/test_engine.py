@@ -5,12 +5,15 @@ import itertools
 import json
 import logging
 import select
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -26,6 +29,7 @@ from kvtier.engine import (
 )  # fmt: skip
 from kvtier.engine.find import Search
 from kvtier.engine.keys import Keys, all_hash_bytes
+from kvtier._protocol import Verb
 from kvtier.engine.testing import PATIENCE_S, Wanted
 
 _numbers = itertools.count()
@@ -411,6 +415,31 @@ def test_countPages_hasOneDeadline_howeverOftenItAsks(engines: Make, monkeypatch
     monkeypatch.setattr(find, "_may_ask_again", noted)
     assert engine.search.count_pages(digits_of(engine, prompt(seed=2))) == 0
     assert len(deadlines_ns) > 2 and len(set(deadlines_ns)) == 1
+
+
+@pytest.mark.parametrize(
+    ("run", "load_s", "is_text", "expected", "declined"),
+    [(10, 0.0, False, 10, 0), (10, 0.4, False, 10, 0), (10, 0.6, False, 0, 10), (3, 0.6, False, 0, 3), (10, 0.0, True, 0, 0)],
+)  # fmt: skip
+def test_countPages_judgesTheEstimateOfTheAnswer_andRefusesAnotherForm(
+    engines: Make, monkeypatch: pytest.MonkeyPatch, run: int, load_s: float, is_text: bool, expected: int, declined: int
+) -> None:
+    engine = engines()
+    assert engine.client is not None
+    connection = engine.client._connection
+    link = connection.link(time.monotonic_ns() + 10**9)
+    assert link is not None
+    failures: list[str] = []
+    results = struct.pack("<HBB", Status.OK, 2, 0) * run + struct.pack("<HBB", Status.MISS, 0, 0) * (10 - run)
+    session = SimpleNamespace(
+        lookup_digits=lambda *_: (Status.OK, run, int(load_s * 1e9), results, is_text, Verb.LOOKUP), ended=False, fail=failures.append
+    )
+    monkeypatch.setattr(connection, "link", lambda deadline_ns: SimpleNamespace(session=session, namespaces=link.namespaces))
+    settings = replace(engine.settings, load_s_max=0.5)
+    search = Search(engine.client, engine.pools[0].groups, settings, 4, Keys(), Guard(logging.getLogger("kvtier")))
+    assert search.count_pages(digits_of(engine, prompt())) == expected
+    assert search._guard.observed["declined_blocks"] == declined and bool(failures) is is_text
+    search.close()
 
 
 def test_countPages_ofWhatIsNoHash_isAMiss_andTold(engines: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -179,7 +179,7 @@ def context_of(
 
 
 def margin_ns(left_ns: int) -> int:
-    """How much earlier than the caller's answer is due the daemon's is, so that it still arrives."""
+    """The daemon answers by so many ns before the caller's deadline: its answer must still arrive in time."""
     return min(left_ns >> 4, _MARGIN_NS_MAX)
 
 
